@@ -1,0 +1,1 @@
+"""Serve GGUF models to many agent sessions and compute the prefix they share once."""

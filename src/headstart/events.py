@@ -1,0 +1,101 @@
+"""Facts that the core reports. Metrics, the log and explanations subscribe; no logic reads them back."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .types import CutReason, FinishReason, RequestId, SeqId, Source
+
+
+class Queued(msgspec.Struct, frozen=True, tag=True):
+    id: RequestId
+    prompt_tokens: int
+
+
+class Waited(msgspec.Struct, frozen=True, tag=True):
+    """``id`` waits until ``leader`` has computed ``tokens`` of the prefix that both share."""
+
+    id: RequestId
+    leader: RequestId
+    tokens: int
+
+
+class Attached(msgspec.Struct, frozen=True, tag=True):
+    id: RequestId
+    source: Source
+    donor: SeqId
+    tokens: int
+
+
+class Missed(msgspec.Struct, frozen=True, tag=True):
+    """``id`` computes its prompt from ``position`` on because of ``reason``; ``tokens`` have to be computed."""
+
+    id: RequestId
+    reason: str
+    position: int
+    tokens: int
+
+
+class Held(msgspec.Struct, frozen=True, tag=True):
+    seq: SeqId
+    tokens: int
+    why: CutReason | None  # None: a session ended and its sequence stays
+
+
+class Evicted(msgspec.Struct, frozen=True, tag=True):
+    seq: SeqId
+    tokens: int
+    cells: int  # cells that became free
+    why: str
+
+
+class Preempted(msgspec.Struct, frozen=True, tag=True):
+    """A running request gave up its cells and went back to the queue; its tokens are kept."""
+
+    id: RequestId
+    tokens: int
+
+
+class Stepped(msgspec.Struct, frozen=True, tag=True):
+    prefill_tokens: int
+    decode_tokens: int
+    ms: float
+
+
+class FirstToken(msgspec.Struct, frozen=True, tag=True):
+    id: RequestId
+    queue_ms: float
+    prompt_ms: float
+    cached: int
+    computed: int
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    id: RequestId
+    reason: FinishReason | None  # None: it failed
+    prompt_tokens: int
+    generated: int
+    predicted_ms: float
+
+
+class Usage(msgspec.Struct, frozen=True, tag=True):
+    """Gauges, sent when they changed."""
+
+    cells_used: int
+    cells_total: int
+    running: int
+    queued: int
+    waiting: int
+    holders: int
+
+
+class TierFailed(msgspec.Struct, frozen=True, tag=True):
+    """A copy of a prefix could not be used; the request went on by prefill."""
+
+    id: RequestId
+    what: str
+
+
+Event = (
+    Queued | Waited | Attached | Missed | Held | Evicted | Preempted | Stepped | FirstToken | Done | Usage | TierFailed
+)
