@@ -1,0 +1,5 @@
+"""``python -m headstart``."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,81 @@
+"""Command-line options made from the settings' declarations, so that flags and settings cannot disagree."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, get_args, get_origin
+
+import typer
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+from rich.markup import escape
+
+from .config import ENV_PREFIX, Flag, fields
+
+
+def takes_settings(command: Callable[[dict[str, Any]], None]) -> Callable[..., None]:
+    """Give ``command`` one option per setting; it is called with the values by field name, None where not given.
+
+    Values arrive as text: only `settings.load_config` decides what is valid, whatever place a value comes from.
+    """
+
+    def run(**values: Any) -> None:
+        # An option that may be repeated is an empty list where it was not given.
+        command({name: None if value == [] else value for name, value in values.items()})
+
+    run.__doc__ = command.__doc__
+    parameters = [_parameter(name, info, flag) for name, info, flag in fields()]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def fill_bare(argv: Sequence[str]) -> list[str]:
+    """Write out the value of flags that may stand without one: ``-fa -np 4`` becomes ``-fa on -np 4``."""
+    bare = {name: flag.bare for _, _, flag in fields() if flag.bare is not None for name in flag.names}
+    filled: list[str] = []
+    for position, word in enumerate(argv):
+        filled.append(word)
+        value = bare.get(word)
+        following = argv[position + 1] if position + 1 < len(argv) else "-"
+        if value is not None and following.startswith("-"):
+            filled.append(value)
+    return filled
+
+
+def _parameter(name: str, info: FieldInfo, flag: Flag) -> inspect.Parameter:
+    spelling = list(flag.names)
+    kind: Any = str | None
+    if flag.off is not None:
+        kind = bool | None
+        spelling[-1] = f"{spelling[-1]}/{flag.off}"
+    elif get_origin(info.annotation) is tuple:
+        kind = list[str] | None
+    option = typer.Option(
+        *spelling,
+        help=_help(info, flag),
+        metavar=_metavar(info, flag) if flag.off is None else None,
+        show_default=False,
+        rich_help_panel=flag.group,
+    )
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option])
+
+
+def _help(info: FieldInfo, flag: Flag) -> str:
+    text = info.description or ""
+    if info.default in (None, (), PydanticUndefined):
+        return escape(text)
+    default = info.default
+    if flag.off is not None:
+        default = "on" if default else "off"
+    return escape(f"{text} (default: {default:g})" if isinstance(default, float) else f"{text} (default: {default})")
+
+
+def _metavar(info: FieldInfo, flag: Flag) -> str:
+    return flag.metavar or "|".join(str(choice) for choice in get_args(info.annotation))
+
+
+SETTINGS_EPILOG = (
+    f"Each option is also a variable ({ENV_PREFIX}CTX_SIZE) and a key of the file that --config names (ctx-size)."
+)
