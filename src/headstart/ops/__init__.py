@@ -1,0 +1,1 @@
+"""Subscribers of events: the log, the metrics, the start-up banner."""

@@ -1,0 +1,96 @@
+"""What a person wants to know when the server is up: model, memory, budgets, what is off and why, addresses."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TextIO
+
+from rich.console import Console
+from rich.table import Table
+
+from ..config import Config
+from ..messages import ModelInfo
+from ..types import MemoryKind
+
+Facts = list[tuple[str, str]]  # name, text; in reading order; a name may come twice
+
+_CUTS = {
+    MemoryKind.ATTENTION: "a prefix can be shared up to any token",
+    MemoryKind.SLIDING: "a prefix can be shared where it was kept",
+    MemoryKind.HYBRID: "a prefix can be shared where its state was kept",
+    MemoryKind.RECURRENT: "a prefix can be shared where its state was kept",
+    MemoryKind.UNKNOWN: "not known well enough to share",
+}
+
+
+def facts(config: Config, model: ModelInfo, notes: tuple[str, ...] = ()) -> Facts:
+    """Every line of the banner. ``notes`` are further lines, beside the model's own."""
+    lines = [
+        ("model", f"{model.path} ({model.description}, {_size(model.size_bytes)})"),
+        ("memory", f"{model.kind.value}: {_CUTS[model.kind]}"),
+        ("context", _context(model)),
+        ("sharing", _sharing(config, model)),
+        ("requests", f"{config.parallel} at a time, {config.max_queue} may wait"),
+        ("threads", f"{config.threads} for generation, {config.threads_batch} for prompts"),
+    ]
+    lines += [("note", note) for note in (*model.notes, *notes)]
+    lines += [("keys", _keys(config)), ("address", address(config)), ("agents", f"base URL {address(config)}/v1")]
+    return lines
+
+
+def address(config: Config) -> str:
+    """A URL that reaches the server from this machine."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host)
+    return f"http://[{host}]:{config.port}" if ":" in host else f"http://{host}:{config.port}"
+
+
+def show(lines: Facts, out: TextIO) -> None:
+    """Print ``lines``: aligned, with colour on a terminal, plain elsewhere."""
+    if not out.isatty():
+        out.write("".join(f"{name:<10}{text}\n" for name, text in lines))
+        out.flush()
+        return
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in lines:
+        table.add_row(name, text)
+    Console(file=out, markup=False).print(table)
+
+
+def _context(model: ModelInfo) -> str:
+    cells = f"{model.n_ctx} cells for all sessions together, the model was trained on {model.n_ctx_train}"
+    if not model.kv_bytes_per_token:
+        return cells
+    return f"{cells}; {_size(model.kv_bytes_per_token)} each, {_size(model.kv_bytes_per_token * model.n_ctx)} in all"
+
+
+def _sharing(config: Config, model: ModelInfo) -> str:
+    if not config.slot_attach:
+        return "off: --no-slot-attach"
+    if not model.sharing:
+        return f"off: {model.sharing_off_reason or 'this model does not allow it'}"
+    heads = (
+        f"heads of {config.prefix_min_tokens} tokens and more are kept" if config.auto_prefix else "--no-auto-prefix"
+    )
+    return f"on; {heads}"
+
+
+def _keys(config: Config) -> str:
+    if config.api_key:
+        return f"{len(config.api_key)} accepted"
+    return "none asked for" + ("" if _local(config.host) else ": open to everyone who reaches this address")
+
+
+def _local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _size(n_bytes: int) -> str:
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if n_bytes >= factor:
+            return f"{n_bytes / factor:.1f} {unit}"
+    return f"{n_bytes} B"

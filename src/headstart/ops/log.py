@@ -1,0 +1,115 @@
+"""One log line per event: text for people, JSON for machines."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any, Literal, TextIO
+
+import msgspec
+import structlog
+
+from .. import events
+
+Format = Literal["pretty", "json"]
+Level = Literal["debug", "info", "warning", "error"]
+
+# What an operator reads every day is info: one line as a request starts to answer and one as it ends.
+_LEVELS: dict[type, Level] = {
+    events.Queued: "debug",
+    events.Waited: "debug",
+    events.Attached: "debug",
+    events.Missed: "debug",
+    events.Held: "debug",
+    events.Evicted: "debug",
+    events.Preempted: "info",
+    events.Stepped: "debug",
+    events.FirstToken: "info",
+    events.Done: "info",
+    events.Usage: "debug",
+    events.TierFailed: "warning",
+}
+_NAMES = {events.FirstToken: "first token", events.TierFailed: "tier failed"}
+
+
+class EventLog:
+    """A subscriber that writes events to ``out`` (default: stderr), `line` writes anything else."""
+
+    def __init__(self, form: Format = "pretty", level: Level = "info", out: TextIO | None = None) -> None:
+        out = out if out is not None else sys.stderr
+        self._threshold = _severity(level)
+        self._log = structlog.wrap_logger(
+            structlog.PrintLogger(out),
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                *_renderer(form, colors=out.isatty()),
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(self._threshold),
+            cache_logger_on_first_use=True,
+        )
+
+    def handle(self, event: events.Event) -> None:
+        """Write one event, at the level that suits its kind; a request that failed is a warning."""
+        kind = type(event)
+        level: Level = _LEVELS.get(kind, "debug")
+        if isinstance(event, events.Done) and event.reason is None:
+            level = "warning"
+        # Steps come by the dozen each second: do no work for lines that nobody reads.
+        if _severity(level) < self._threshold:
+            return
+        fields = {name: _rounded(value) for name, value in msgspec.structs.asdict(event).items()}
+        self.line(level, _NAMES.get(kind, kind.__name__.lower()), **fields)
+
+    def line(self, level: Level, what: str, /, **fields: Any) -> None:
+        """Write one line. Field values that hold line breaks or control characters come out escaped."""
+        self._log.log(_severity(level), what, **fields)
+
+
+class LibraryLines(logging.Handler):
+    """Takes records of the standard library's logging (ours, uvicorn's, asyncio's) into the same log."""
+
+    def __init__(self, log: EventLog) -> None:
+        super().__init__()
+        self._log = log
+
+    @classmethod
+    def install(cls, log: EventLog, level: Level) -> LibraryLines:
+        """Take everything this package logs from ``level`` on, and what others log from warnings on."""
+        handler = cls(log)
+        root = logging.getLogger()
+        root.addHandler(handler)
+        root.setLevel(logging.WARNING)
+        logging.getLogger("headstart").setLevel(_severity(level))
+        return handler
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level: Level = "error" if record.levelno >= logging.ERROR else "warning"
+        if record.levelno < logging.WARNING:
+            level = "info" if record.levelno >= logging.INFO else "debug"
+        fields: dict[str, Any] = {"logger": record.name}
+        if record.exc_info:
+            fields["traceback"] = logging.Formatter().formatException(record.exc_info)
+        self._log.line(level, record.getMessage(), **fields)
+
+
+def _renderer(form: Format, *, colors: bool) -> list[structlog.types.Processor]:
+    if form == "json":
+        return [structlog.processors.JSONRenderer()]  # escapes by itself
+    return [_one_line, structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=12)]
+
+
+def _one_line(_logger: Any, _method: str, fields: structlog.types.EventDict) -> structlog.types.EventDict:
+    """No text in a field can start a line of its own or steer a terminal. A traceback keeps its lines as ``\\n``."""
+    for name, value in fields.items():
+        if isinstance(value, str) and not value.isprintable():
+            fields[name] = value.encode("unicode_escape").decode("ascii")
+    return fields
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 2) if isinstance(value, float) else value
+
+
+def _severity(level: Level) -> int:
+    return logging.getLevelNamesMapping()[level.upper()]
