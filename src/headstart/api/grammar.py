@@ -1,0 +1,98 @@
+"""Which grammar a request's answer has to follow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import RequestError
+from .services import Services
+from .wire_chat import ChatRequest, Tool
+from .wire_sampling import SamplingFields
+
+
+def plain_grammar(request: SamplingFields, services: Services) -> str | None:
+    """``grammar`` or ``json_schema``, checked. May take long: call it on a pool thread."""
+    if request.grammar and request.json_schema is not None:
+        raise RequestError("Use either 'grammar' or 'json_schema', not both.", param="grammar", code="invalid_value")
+    if request.grammar:
+        services.check_gbnf(request.grammar)
+        return request.grammar
+    if request.json_schema is not None:
+        return _converted(request.json_schema, "json_schema", services)
+    return None
+
+
+def chat_grammar(request: ChatRequest, services: Services) -> str | None:
+    """As `plain_grammar`, with ``response_format`` and a ``tool_choice`` that forces a call."""
+    forced = forced_tools(request)
+    wanted = _response_grammar(request, services)
+    plain = plain_grammar(request, services)
+    if wanted and plain:
+        raise RequestError(
+            "Use either 'response_format' or a grammar of your own, not both.",
+            param="response_format",
+            code="invalid_value",
+        )
+    if forced:
+        if plain:
+            raise RequestError("A grammar cannot be combined with a forced tool call.", param="tool_choice")
+        return _converted(call_schema(forced), "tools", services)
+    return wanted or plain
+
+
+def forced_tools(request: ChatRequest) -> list[Tool]:
+    """The tools of which one has to be called; empty where the model may choose. Raises `RequestError` 400."""
+    choice = request.tool_choice
+    tools = [tool for tool in request.tools or [] if tool.function is not None]
+    if choice in (None, "none", "auto"):
+        return []
+    name = choice["function"]["name"] if isinstance(choice, dict) else None
+    matching = [tool for tool in tools if name is None or (tool.function and tool.function.name == name)]
+    if not matching:
+        what = f"'tools' has no function named {name!r}" if name else "it needs 'tools'"
+        raise RequestError(f"Invalid value for 'tool_choice': {what}", param="tool_choice", code="invalid_value")
+    return matching
+
+
+def call_schema(tools: list[Tool]) -> dict[str, Any]:
+    """The JSON that stands for one call of one of ``tools``."""
+    calls = [
+        {
+            "type": "object",
+            "properties": {
+                "name": {"const": tool.function.name},
+                "arguments": tool.function.parameters or {"type": "object"},
+            },
+            "required": ["name", "arguments"],
+            "additionalProperties": False,
+        }
+        for tool in tools
+        if tool.function is not None
+    ]
+    return calls[0] if len(calls) == 1 else {"anyOf": calls}
+
+
+def _response_grammar(request: ChatRequest, services: Services) -> str | None:
+    form = request.response_format
+    if form is None or form.type == "text":
+        return None
+    if form.type == "json_schema":
+        schema = form.json_schema.schema_ if form.json_schema is not None else form.schema_
+        if schema is None:
+            raise RequestError(
+                "Invalid value for 'response_format.json_schema': a schema is needed",
+                param="response_format.json_schema",
+                code="invalid_value",
+            )
+        return _converted(schema, "response_format", services)
+    if form.schema_ is not None:
+        return _converted(form.schema_, "response_format", services)
+    return services.json_gbnf()
+
+
+def _converted(schema: dict[str, Any], param: str, services: Services) -> str:
+    try:
+        return services.schema_to_gbnf(schema)
+    except RequestError as error:
+        error.param = error.param or param
+        raise

@@ -1,0 +1,160 @@
+"""Answers on the wire: streamed or whole, given up at once when the client leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import aclosing
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ..chat.deltas import Delta
+from .choice import Choice
+from .dialect import Dialect
+from .errors import error_response, openai_body, problem_of
+from .fanout import Fanout
+from .jobs import Job
+from .respond import account, encode, envelope, json_response, progress_of, timings_of, usage_of
+from .services import Services
+
+KEEPALIVE = b": keepalive\n\n"
+DONE = b"data: [DONE]\n\n"
+HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+
+
+class Answer(Response):
+    """The response to ``job``. It owns the generations: they run while it's being sent, and no longer."""
+
+    def __init__(self, job: Job, dialect: Dialect, services: Services) -> None:
+        super().__init__()
+        self._job, self._dialect, self._services = job, dialect, services
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await until_gone(self._answer(scope, receive, send), receive)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        services = self._services
+        try:
+            async with Fanout(services.client, self._job.works) as replies:
+                if self._job.stream:
+                    await replies.peek(services.peek)
+                    await self._stream(send, replies)
+                    return
+                whole = json_response(await collect(self._job, self._dialect, services, replies))
+        except OSError:  # the connection broke while sending
+            return
+        except Exception as error:
+            whole = error_response(error)
+        await whole(scope, receive, send)
+
+    async def _stream(self, send: Send, replies: Fanout) -> None:
+        head = Response(headers=HEADERS, media_type="text/event-stream")
+        del head.headers["content-length"]
+        await send({"type": "http.response.start", "status": 200, "headers": head.raw_headers})
+        async with aclosing(frames(self._job, self._dialect, self._services, replies)) as parts:
+            async for frame in parts:
+                await send({"type": "http.response.body", "body": frame, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def until_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None:
+    """Run ``work``; cancel it, and wait until it has cleaned up, when the client leaves first."""
+
+    async def watch() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    main, watcher = asyncio.create_task(work), asyncio.create_task(watch())
+    try:
+        await asyncio.wait({main, watcher}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        watcher.cancel()
+        if not main.done():
+            main.cancel()
+        await asyncio.gather(main, watcher, return_exceptions=True)
+    if not main.cancelled():
+        main.result()
+
+
+def begin(job: Job, services: Services) -> list[Choice]:
+    """The job's choices before any reply."""
+    return [Choice(work, job.output(i), services.tokenizer, job.top) for i, work in enumerate(job.works)]
+
+
+async def follow(
+    job: Job, services: Services, choices: list[Choice], replies: Fanout, timeout: float | None
+) -> tuple[int, list[Delta]] | None:
+    """The next reply folded into its choice: its index and what it added; None where ``timeout`` brought nothing."""
+    item = await replies.next(timeout)
+    if item is None:
+        return None
+    index, reply = item
+    choice = choices[index]
+    stopped = choice.output.stopped
+    deltas = choice.feed(reply)
+    if choice.output.stopped and not stopped and choice.finished is None:
+        # Not by closing the iterator: the worker's last message has the timings.
+        await services.client.abort(job.works[index].id)
+    return index, deltas
+
+
+async def collect(job: Job, dialect: Dialect, services: Services, replies: Fanout) -> dict[str, Any]:
+    """The whole body. Raises what any of the choices failed with."""
+    choices = begin(job, services)
+    deltas: list[list[Delta]] = [[] for _ in choices]
+    while not replies.ended():
+        step = await follow(job, services, choices, replies, None)
+        if step is not None:
+            deltas[step[0]] += step[1]
+    entries = [dialect.whole(i, choice, deltas[i], choice.take_probs()) for i, choice in enumerate(choices)]
+    body = envelope(job, services, dialect.whole_kind, entries)
+    return {**body, "usage": usage_of(job, choices), **account(job, choices)}
+
+
+async def frames(job: Job, dialect: Dialect, services: Services, replies: Fanout) -> AsyncGenerator[bytes]:
+    """Server-sent events up to [DONE]; a failure is the last event instead."""
+    try:
+        async with aclosing(_events(job, dialect, services, replies)) as events:
+            async for event in events:
+                yield KEEPALIVE if event is None else b"data: " + encode(event) + b"\n\n"
+        yield DONE
+    except Exception as error:
+        yield b"data: " + encode(openai_body(problem_of(error))) + b"\n\n"
+
+
+async def _events(
+    job: Job, dialect: Dialect, services: Services, replies: Fanout
+) -> AsyncGenerator[dict[str, Any] | None]:
+    """Chunks; None where the client should hear that we're still there."""
+
+    def chunk(*entries: dict[str, Any], **extra: Any) -> dict[str, Any]:
+        return {**envelope(job, services, dialect.chunk_kind, list(entries)), **extra}
+
+    choices = begin(job, services)
+    for index in range(len(choices)):
+        if (entry := dialect.opening(index)) is not None:
+            yield chunk(entry)
+    spoke = time.monotonic()
+    while not replies.ended():
+        step = await follow(job, services, choices, replies, max(0.0, spoke + services.keepalive - time.monotonic()))
+        if step is None:
+            yield None
+            spoke = time.monotonic()
+            continue
+        index, deltas = step
+        choice = choices[index]
+        for entry in dialect.pieces(index, deltas, choice.take_probs()) if deltas else ():
+            yield chunk(entry, **({"timings": timings_of(choice.timings)} if job.timings_per_token else {}))
+            spoke = time.monotonic()
+        if job.progress and (progress := choice.take_progress()) is not None:
+            yield chunk(dialect.silence(index), prompt_progress=progress_of(progress))
+            spoke = time.monotonic()
+        if choice.finished is not None:
+            last = replies.ended() and not job.include_usage
+            yield chunk(dialect.ending(index, choice, choice.take_probs()), **(account(job, choices) if last else {}))
+            spoke = time.monotonic()
+    if job.include_usage:
+        yield chunk(usage=usage_of(job, choices), **account(job, choices))
