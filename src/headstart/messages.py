@@ -49,6 +49,7 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     ``reuse`` False is llama-server's ``cache_prompt: false``: neither attach nor wait. ``write`` False keeps nothing
     but the prefixes at ``cuts`` once the request is over. ``cuts`` are ascending, inside (0, len(tokens)).
+    Requests share prefixes only with those of the same ``salt``.
     """
 
     id: RequestId
@@ -58,6 +59,7 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     max_tokens: int | None = None
     reuse: bool = True
     write: bool = True
+    salt: str = ""
 
 
 class Abort(msgspec.Struct, frozen=True, tag=True):
@@ -93,6 +95,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     n_params: int
     size_bytes: int
     kv_bytes_per_token: int
+    state_bytes: int = 0  # of one sequence's recurrent state; 0 without one
     sharing: bool
     sharing_off_reason: str = ""
     notes: tuple[str, ...] = ()  # lines for the start-up banner: budgets, what is off and why
