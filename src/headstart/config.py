@@ -54,7 +54,8 @@ def _layers(value: Any) -> Any:
 
 def _switch(value: Any) -> Any:
     spellings = {"1": "on", "true": "on", "enabled": "on", "0": "off", "false": "off", "disabled": "off", "-1": "auto"}
-    return spellings.get(str(value).lower(), value)
+    text = str(value).lower()
+    return spellings.get(text, text)
 
 
 def _keys(value: Any) -> Any:

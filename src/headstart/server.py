@@ -1,0 +1,160 @@
+"""Puts the server together, runs it, and takes it down without cutting anybody off who can still finish."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+
+import uvicorn
+
+from .api.app import create_app
+from .api.services import Services
+from .chat.prompt import PromptBuilder
+from .chat.template import ChatTemplate
+from .client import Client
+from .config import Config
+from .engine import grammar
+from .engine.vocab import Vocabulary, tokenizing_pool
+from .errors import StartupError
+from .ops import banner
+from .ops.log import EventLog, LibraryLines
+from .ops.metrics import Metrics
+
+# Agents keep connections open between turns; closing first makes their next request fail now and then.
+_KEEP_ALIVE_SECONDS = 75
+# What streams get to write their last words once the worker has stopped.
+_LAST_WORDS_SECONDS = 2.0
+
+
+async def serve(config: Config, listener: socket.socket) -> None:
+    """Serve on ``listener`` until SIGINT or SIGTERM; ``config.model`` is a file. Raises `StartupError`."""
+    await _Server(config).run(listener)
+
+
+class _Server:
+    """One server's life: loading, ready, ending."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._log = EventLog(config.log_format, config.log_level)
+        LibraryLines.install(self._log, config.log_level)
+        self._metrics = Metrics()
+        self._client = Client(config)
+        self._client.subscribe(self._metrics.handle)
+        self._client.subscribe(self._log.handle)
+        self._pool = tokenizing_pool()
+        self._vocabulary = Vocabulary(str(config.model))
+        self._template = load_template(config, self._vocabulary)
+        self._http = _Http(self._http_config())
+        self._stop = asyncio.Event()
+
+    async def run(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._signalled)
+        serving = asyncio.create_task(self._http.serve(sockets=[listener]))
+        loading = asyncio.create_task(self._client.start())
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({serving, loading, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if loading.done() and not stopping.done():
+                loading.result()
+                self._announce()
+                await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            await self._end(serving, loading)
+
+    def _signalled(self) -> None:
+        if self._stop.is_set():
+            self._http.force_exit = True
+        self._stop.set()
+
+    async def _end(self, serving: asyncio.Task[None], loading: asyncio.Task[None]) -> None:
+        """Accept nothing more, let streams end within the grace period, end the rest with a proper last event."""
+        self._http.should_exit = True
+        if loading.done() and loading.exception() is None:
+            self._log.line("info", "stopping", grace_s=self._config.shutdown_grace)
+            await self._drained(serving)
+        loading.cancel()
+        await asyncio.gather(loading, return_exceptions=True)
+        # Open requests now get a clean error from the client, so their streams end instead of breaking off.
+        await self._client.stop()
+        await serving
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _drained(self, serving: asyncio.Task[None]) -> None:
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + self._config.shutdown_grace
+        while not serving.done() and not self._http.force_exit and clock() < deadline:
+            await asyncio.wait({serving}, timeout=0.1)
+
+    def _announce(self) -> None:
+        if self._client.model is None:
+            return
+        lines = banner.facts(self._config, self._client.model, tuple(self._template.notes))
+        if self._config.log_format == "json":
+            self._log.line("info", "ready", facts=[f"{name}: {text}" for name, text in lines])
+        else:
+            banner.show(lines, sys.stdout)
+
+    def _http_config(self) -> uvicorn.Config:
+        return uvicorn.Config(
+            create_app(self._services()),
+            log_config=None,
+            access_log=False,
+            ws="none",
+            server_header=False,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=round(self._config.shutdown_grace + _LAST_WORDS_SECONDS),
+        )
+
+    def _services(self) -> Services:
+        config = self._config
+        builder = PromptBuilder(
+            self._template,
+            self._vocabulary,
+            auto_prefix=config.auto_prefix,
+            prefix_min_tokens=config.prefix_min_tokens,
+        )
+        return Services(
+            client=self._client,
+            builder=builder,
+            tokenizer=self._vocabulary,
+            config=config,
+            metrics=self._metrics.render,
+            pool=self._pool,
+            schema_to_gbnf=grammar.schema_to_gbnf,
+            json_gbnf=grammar.json_gbnf,
+            check_gbnf=functools.partial(grammar.check_gbnf, self._vocabulary),
+            template_source=self._template.source,
+            version=version("headstart"),
+            body_limit=config.max_body * 2**20,
+        )
+
+
+class _Http(uvicorn.Server):
+    """uvicorn without its own signal handling: it would end the process before the worker is told."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def load_template(config: Config, vocabulary: Vocabulary) -> ChatTemplate:
+    """The template of ``--chat-template-file``, else the model's own, else the built-in one. Raises `StartupError`."""
+    texts = {"bos_text": vocabulary.bos_text, "eos_text": vocabulary.eos_text}
+    if config.chat_template_file is None:
+        return ChatTemplate.load(vocabulary.template, tools_source=vocabulary.template_for_tools, **texts)
+    try:
+        source = config.chat_template_file.expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise StartupError(f"--chat-template-file {config.chat_template_file}: {reason}") from None
+    return ChatTemplate(source, **texts)

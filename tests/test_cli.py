@@ -1,0 +1,160 @@
+"""The command line as a user meets it: a process, its exit code, what it prints."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headstart.cli import main
+from headstart.flags import fill_bare
+
+ROOT = Path(__file__).parents[1]
+
+
+def headstart(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("HEADSTART_")}
+    return subprocess.run(
+        [sys.executable, "-m", "headstart", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=clean | {"COLUMNS": "160", "NO_COLOR": "1"} | environ,
+    )
+
+
+def one_line(code: object, out: str, err: str) -> str:
+    """The one line of a start that failed as it should."""
+    assert code == 2, err
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1, err
+    return err
+
+
+Refusal = Callable[..., str]
+
+
+@pytest.fixture
+def refusal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Refusal:
+    """Run in this process, which is quick, what fails before anything is loaded."""
+    for name in [name for name in os.environ if name.startswith("HEADSTART_")]:
+        monkeypatch.delenv(name)
+
+    def run(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        return one_line(ended.value.code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def gguf(tmp_path: Path) -> str:
+    """Passes for a model until somebody loads it."""
+    path = tmp_path / "broken.gguf"
+    path.write_bytes(b"GGUF" + bytes(range(64)))
+    return str(path)
+
+
+def test_version_is_the_packages() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert headstart("version").stdout.strip() == project["version"]
+
+
+@pytest.mark.parametrize("help_flag", ["-h", "--help"])
+def test_help_lists_the_commands(help_flag: str) -> None:
+    done = headstart(help_flag)
+    assert done.returncode == 0
+    for command in ("serve", "demo", "bench", "doctor", "version"):
+        assert command in done.stdout
+
+
+def test_help_of_serve_shows_every_llama_server_spelling() -> None:
+    done = headstart("serve", "--help")
+    assert done.returncode == 0
+    for flag in ("-np", "-hf", "-ub", "-tb", "-ngl", "-fa", "-ctk", "-ctv", "--no-slot-attach", "--no-auto-prefix"):
+        assert flag in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--prot", "1"), "--prot"),
+        (("-np", "many"), "--parallel"),
+        (("-fa", "maybe"), "--flash-attn"),
+        (("--ctx_size", "x"), "--ctx-size"),
+        (("-m",), "-m"),
+        (("-m", "/no/such.gguf"), "/no/such.gguf"),
+        (("-m", "/"), "Is a directory"),
+        (("surplus",), "surplus"),
+        (("--config", "/no/such.toml"), "/no/such.toml"),
+    ],
+)
+def test_a_bad_start_is_one_line_that_names_the_fault(refusal: Refusal, arguments: tuple[str, ...], named: str) -> None:
+    assert named in refusal("serve", *arguments)
+
+
+def test_a_bad_variable_stops_the_start(refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADSTART_MAX_QUEUE", "-1")
+    assert "HEADSTART_MAX_QUEUE" in refusal("serve")
+
+
+def test_an_unknown_command_is_one_line(refusal: Refusal) -> None:
+    assert "serv" in refusal("serv")
+
+
+def test_a_file_that_is_no_model_is_one_line(refusal: Refusal, tmp_path: Path) -> None:
+    pointer = tmp_path / "pointer.gguf"
+    pointer.write_text("version https://git-lfs.github.com/spec/v1\n", encoding="utf-8")
+    assert "is not a GGUF file" in refusal("serve", "-m", str(pointer))
+
+
+def test_a_port_in_use_is_one_line(refusal: Refusal, gguf: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        line = refusal("serve", "-m", gguf, "--port", port)
+    assert port in line
+    assert "--port" in line
+
+
+def test_a_host_of_another_machine_is_one_line(refusal: Refusal, gguf: str) -> None:
+    assert "192.0.2.1" in refusal("serve", "-m", gguf, "--host", "192.0.2.1", "--port", "0")
+
+
+def test_a_broken_model_is_one_line(gguf: str) -> None:
+    done = headstart("serve", "-m", gguf, "--port", "0")
+    assert "broken.gguf" in one_line(done.returncode, done.stdout, done.stderr)
+
+
+def test_a_missing_chat_template_is_one_line() -> None:
+    done = headstart("serve", "--port", "0", "--chat-template-file", "/no/such.jinja")
+    assert "--chat-template-file /no/such.jinja" in one_line(done.returncode, done.stdout, done.stderr)
+
+
+def test_no_network_is_one_line(tmp_path: Path) -> None:
+    # A port that nothing listens on stands for a missing network.
+    done = headstart("serve", "-hf", "nobody/nothing", HF_ENDPOINT="http://127.0.0.1:9", HF_HOME=str(tmp_path))
+    line = one_line(done.returncode, done.stdout, done.stderr)
+    assert "nobody/nothing" in line
+    assert "-m" in line
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        (["-fa"], ["-fa", "on"]),
+        (["-fa", "-np", "4"], ["-fa", "on", "-np", "4"]),
+        (["-fa", "off"], ["-fa", "off"]),
+        (["--flash-attn", "--port", "1"], ["--flash-attn", "on", "--port", "1"]),
+        (["--port", "1"], ["--port", "1"]),
+    ],
+)
+def test_flash_attention_may_stand_bare(given: list[str], read: list[str]) -> None:
+    assert fill_bare(given) == read
