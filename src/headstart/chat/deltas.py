@@ -17,7 +17,7 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """``id`` and ``name`` come with the first delta of call ``index`` (0, 1, ...) only; ``arguments`` add up to JSON."""
+    """``id`` and ``name`` come with the first delta of call ``index`` (from 0) only; ``arguments`` add up to JSON."""
 
     index: int
     id: str | None

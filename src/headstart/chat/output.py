@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .deltas import ContentDelta, Delta, ReasoningDelta, ToolCallDelta
+from .parse import MARKERS, AnswerParser
+from .stops import StopFilter
 from .tokenizer import Tokenizer
 
 __all__ = ["ContentDelta", "Delta", "OutputStream", "ReasoningDelta", "ToolCallDelta"]
@@ -34,32 +36,53 @@ class OutputStream:
         ``bare_json``: an answer that starts with ``{`` or ``[`` may be a call (tool_choice forced it, or
         `Prompt.bare_json`). ``keep_special`` shows control tokens as text.
         """
-        raise NotImplementedError
+        self._tokenizer = tokenizer
+        self._keep_special, self._markers = keep_special, parse_tools or parse_reasoning
+        self._stops = StopFilter(stops or [])
+        self._parser = AnswerParser(
+            reasoning=parse_reasoning,
+            reasoning_open=reasoning_open,
+            calls=parse_tools,
+            tools=tools or [],
+            bare_json=bare_json,
+        )
+        self._raw: list[str] = []
 
     @property
     def stopped(self) -> bool:
         """A stop string was hit; everything from it on is left out."""
-        raise NotImplementedError
+        return self._stops.hit is not None
 
     @property
     def stop_string(self) -> str | None:
         """The stop string that was hit."""
-        raise NotImplementedError
+        return self._stops.hit
 
     @property
     def text(self) -> str:
-        """Raw text so far, tags included, cut before a stop string."""
-        raise NotImplementedError
+        """Raw text so far, tags included, cut before a stop string; what may become one is not in it yet."""
+        return "".join(self._raw)
 
     @property
     def tool_calls(self) -> int:
         """Number of tool calls begun; finish_reason is "tool_calls" when it is above 0."""
-        raise NotImplementedError
+        return self._parser.begun
 
     def push(self, token: int) -> list[Delta]:
         """What became certain with this token; often nothing, because a tag or a stop string may be under way."""
-        raise NotImplementedError
+        text = self._stops.push(self._shown(token))
+        self._raw.append(text)
+        return self._parser.feed(text) if text else []
 
     def finish(self) -> list[Delta]:
         """Everything held back; a broken UTF-8 tail comes out as U+FFFD. Call once."""
-        raise NotImplementedError
+        text = self._stops.push(b"", final=True)
+        self._raw.append(text)
+        deltas = self._parser.feed(text) if text else []
+        return deltas + self._parser.end()
+
+    def _shown(self, token: int) -> bytes:
+        piece = self._tokenizer.piece(token)
+        if self._keep_special or not self._tokenizer.is_control(token):
+            return piece
+        return piece if self._markers and piece.decode("utf-8", "replace") in MARKERS else b""

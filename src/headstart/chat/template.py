@@ -1,32 +1,90 @@
-"""A model's Jinja chat template in a sandbox."""
+"""A model's Jinja chat template in a sandbox, with what it takes to show it any conversation."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from jinja2 import TemplateError
+
+from ..errors import RequestError, StartupError
+from .adapt import Capabilities, adapt
+from .fallback import CHATML
 from .inputs import Message
+from .jinja import CompiledTemplate
+from .normalise import canonical_messages, canonical_tools
+from .probe import find_capabilities
+
+_PROBE_DATE = datetime(2024, 7, 26, 12)
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    compiled: CompiledTemplate
+    caps: Capabilities
 
 
 class ChatTemplate:
-    """A compiled template and what it was found to accept. Immutable, thread-safe."""
+    """A compiled template and what it was found to accept. Immutable, thread-safe.
 
-    knows_tools: bool
+    ``tools_source`` is the model's second template for conversations with tools, where it has one. ``notes`` are
+    lines for the start-up banner.
+    """
 
-    def __init__(self, source: str, *, bos_text: str = "", eos_text: str = "", tools_source: str | None = None) -> None:
-        """Compiles and probes. Raises `StartupError` when the source is not a template."""
-        raise NotImplementedError
+    def __init__(
+        self,
+        source: str,
+        *,
+        bos_text: str = "",
+        eos_text: str = "",
+        tools_source: str | None = None,
+        now: Callable[[], datetime] = datetime.now,
+    ) -> None:
+        """Compiles and probes. Raises `StartupError`, one line, when a source is not a usable template."""
+        self._plain = _variant(source, bos_text, eos_text)
+        self._tools = _variant(tools_source, bos_text, eos_text) if tools_source else self._plain
+        self._now = now
+        self.source = source
+        self.notes: tuple[str, ...] = _notes(self._tools.caps)
 
     @classmethod
-    def load(cls, source: str | None, *, bos_text: str, eos_text: str, tools_source: str | None = None) -> ChatTemplate:
-        """Like the constructor, but takes the built-in template, with ``notes`` saying why, where there is none that works."""
-        raise NotImplementedError
+    def load(
+        cls, source: str | None, *, bos_text: str = "", eos_text: str = "", tools_source: str | None = None
+    ) -> ChatTemplate:
+        """Like the constructor, but never fails: the built-in template stands in, and ``notes`` say why."""
+        why = "the model has no chat template"
+        if source:
+            try:
+                return cls(source, bos_text=bos_text, eos_text=eos_text, tools_source=tools_source)
+            except StartupError as error:
+                why = str(error)
+        template = cls(CHATML, bos_text=bos_text, eos_text=eos_text)
+        template.notes = (f"chat template: built-in ChatML, because {why}", *template.notes)
+        return template
 
-    notes: tuple[str, ...]  # lines for the start-up banner
-    source: str
+    @property
+    def knows_tools(self) -> bool:
+        """False where tools are written into the system message instead."""
+        return self._tools.caps.tools
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the template for conversations without tools was found to show."""
+        return self._plain.caps
 
     def mentions(self, name: str) -> bool:
-        """True when the template uses the variable or key ``name`` (enable_thinking, reasoning_effort, ...)."""
-        raise NotImplementedError
+        """True when the template uses the variable, key or text ``name`` (enable_thinking, reasoning_effort, ...)."""
+        return self._plain.compiled.mentions(name) or self._tools.compiled.mentions(name)
+
+    def contains(self, text: str) -> bool:
+        """True when the source of the template contains ``text``."""
+        return text in self._plain.compiled.source or text in self._tools.compiled.source
+
+    def now(self) -> datetime:
+        """The time that a request's renders should all show."""
+        return self._now()
 
     def render(
         self,
@@ -37,4 +95,63 @@ class ChatTemplate:
         kwargs: dict[str, Any] | None = None,
     ) -> str:
         """The prompt's text. Raises `RequestError` 400 with the template's own words when it refuses."""
-        raise NotImplementedError
+        return self.render_canonical(
+            canonical_messages(messages),
+            canonical_tools(tools),
+            add_generation_prompt=add_generation_prompt,
+            kwargs=kwargs or {},
+            now=self.now(),
+        )
+
+    def render_canonical(
+        self,
+        messages: list[Message],
+        tools: list[dict[str, Any]],
+        *,
+        add_generation_prompt: bool,
+        kwargs: dict[str, Any],
+        now: datetime,
+    ) -> str:
+        """`render` for messages and tools that `normalise` has already checked."""
+        with_tools = bool(tools) or any(m["role"] == "tool" or "tool_calls" in m for m in messages)
+        variant = self._tools if with_tools else self._plain
+        shown, shown_tools = adapt(messages, tools, variant.caps)
+        variables = _variables(shown, shown_tools, add_generation_prompt)
+        return variant.compiled.render({**kwargs, **variables}, now)
+
+
+def _variables(messages: list[Message], tools: list[dict[str, Any]], generate: bool) -> dict[str, Any]:
+    given = tools or None
+    return {"messages": messages, "tools": given, "functions": given, "add_generation_prompt": generate}
+
+
+def _variant(source: str, bos_text: str, eos_text: str) -> _Variant:
+    try:
+        compiled = CompiledTemplate(source, bos_text, eos_text)
+    except (TemplateError, RecursionError) as error:
+        raise StartupError(f"the chat template does not compile: {' '.join(str(error).split())}") from error
+    errors: list[str] = []
+
+    def render(messages: list[Message], tools: list[dict[str, Any]]) -> str:
+        try:
+            return compiled.render(_variables(messages, tools, True), _PROBE_DATE)
+        except RequestError as error:
+            errors.append(error.message)
+            raise
+
+    caps = find_capabilities(render)
+    user = [{"role": "user", "content": [{"type": "text", "text": "hi"}] if caps.typed else "hi"}]
+    try:
+        render(user, [])
+    except RequestError as error:
+        raise StartupError(f"the chat template fails on one user message: {error.message}") from error
+    return _Variant(compiled, caps)
+
+
+def _notes(caps: Capabilities) -> tuple[str, ...]:
+    lines = []
+    if not caps.tools:
+        lines.append("chat template knows no tools: they are written into the system message")
+    if not caps.system:
+        lines.append("chat template takes no system message: it is put before the first user message")
+    return tuple(lines)

@@ -1,0 +1,39 @@
+"""Bytes of tokens -> text, cut before the first stop string."""
+
+from __future__ import annotations
+
+import codecs
+
+
+def partial_suffix(text: str, words: tuple[str, ...]) -> int:
+    """Length of the longest end of ``text`` that begins, but does not complete, one of ``words``."""
+    longest = max(map(len, words), default=1) - 1
+    for size in range(min(longest, len(text)), 0, -1):
+        end = text[-size:]
+        if any(len(word) > size and word.startswith(end) for word in words):
+            return size
+    return 0
+
+
+class StopFilter:
+    """Decodes UTF-8 across pieces and holds back what may become a stop string."""
+
+    def __init__(self, stops: list[str]) -> None:
+        self._stops = tuple(stop for stop in stops if stop)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""
+        self.hit: str | None = None
+
+    def push(self, piece: bytes, *, final: bool = False) -> str:
+        """Text that is certain now. After a hit, always empty."""
+        if self.hit is not None:
+            return ""
+        text = self._held + self._decoder.decode(piece, final)
+        found = [(at, -len(stop), stop) for stop in self._stops if (at := text.find(stop)) >= 0]
+        if found:
+            at, _, self.hit = min(found)
+            self._held = ""
+            return text[:at]
+        keep = 0 if final else partial_suffix(text, self._stops)
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep]

@@ -1,0 +1,93 @@
+"""Tool calls written as tags: ``<function=name><parameter=key>value</parameter></function>`` (Qwen3-Coder, Qwen3.5)."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from .fallback import dumps
+from .jsoncalls import CallArguments, CallBegin, JsonScanner, Step, call_of
+
+OPENER = "<function="
+_LONGEST_HEAD = 200
+_HEAD = re.compile(r"\s*<function=([^>\n]+)>")
+_PARAMETER = re.compile(r"\s*<parameter=([^>\n]+)>")
+_VALUE_END = re.compile(r"</parameter>(?=\s*(?:<parameter=|</function>))")
+_END = re.compile(r"\s*</function>")
+_CLOSER = "</tool_call>"
+
+
+class XmlCalls:
+    """Reads one call from ``<function=`` on, and the ``</tool_call>`` after it where there is one. The call comes whole.
+
+    Values of parameters that ``schemas`` (function name -> parameter name -> schema) types as strings stay text, others
+    are JSON where they parse.
+    """
+
+    def __init__(self, schemas: dict[str, dict[str, Any]]) -> None:
+        self._schemas = schemas
+        self._tried = 0
+        self._read = False
+
+    def read(self, text: str, *, final: bool) -> Step:
+        if self._read:
+            return self._close(text, final)
+        if _HEAD.match(text) is None and (">" in text or len(text) > _LONGEST_HEAD):
+            return Step([], 0, "broken")
+        # Nothing can complete without another end of a tag.
+        if not final and "</function>" not in text[max(0, self._tried - len("</function>")) :]:
+            self._tried = len(text)
+            return Step([], 0, "more")
+        self._tried = len(text)
+        parsed = self._parse(text)
+        if parsed is None:
+            return Step([], 0, "broken" if final else "more")
+        name, arguments, used = parsed
+        self._read = True
+        rest = self._close(text[used:], final)
+        return Step([CallBegin(name), CallArguments(arguments)], used + rest.used, rest.status)
+
+    def _close(self, text: str, final: bool) -> Step:
+        body = text.lstrip()
+        if body.startswith(_CLOSER):
+            return Step([], len(text) - len(body) + len(_CLOSER), "done")
+        return Step([], 0, "more" if _CLOSER.startswith(body) and not final else "done")
+
+    def _parse(self, text: str) -> tuple[str, str, int] | None:
+        head = _HEAD.match(text)
+        if head is None:
+            return None
+        name, at = head[1].strip(), head.end()
+        if text[at:].lstrip().startswith("{"):
+            return _json_body(name, text, at)
+        values: dict[str, Any] = {}
+        while (parameter := _PARAMETER.match(text, at)) is not None:
+            end = _VALUE_END.search(text, parameter.end())
+            if end is None:
+                return None
+            key = parameter[1].strip()
+            values[key] = self._value(name, key, text[parameter.end() : end.start()])
+            at = end.end()
+        close = _END.match(text, at)
+        return None if close is None else (name, dumps(values), close.end())
+
+    def _value(self, name: str, key: str, text: str) -> Any:
+        text = text.removeprefix("\n").removesuffix("\n")
+        schema = self._schemas.get(name, {}).get(key)
+        kind = schema.get("type") if isinstance(schema, dict) else None
+        if kind == "string" or (isinstance(kind, list) and "string" in kind and text != "null"):
+            return text
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return {"true": True, "false": False, "none": None}.get(text.strip().lower(), text)
+
+
+def _json_body(name: str, text: str, at: int) -> tuple[str, str, int] | None:
+    """``<function=name>{...}</function>``, Llama's older form."""
+    start = text.index("{", at)
+    end = JsonScanner().feed(text, start)
+    close = _END.match(text, end) if end > 0 else None
+    call = call_of(f'{{"name": {dumps(name)}, "arguments": {text[start:end]}}}') if close else None
+    return None if call is None or close is None else (*call, close.end())

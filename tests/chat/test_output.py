@@ -1,0 +1,194 @@
+"""The answer parser: same result however the text is split, nothing lost."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headstart.chat.deltas import ContentDelta, Delta, ReasoningDelta, ToolCallDelta
+from headstart.chat.output import OutputStream
+
+from .fake import SPECIAL, FakeTokenizer
+
+TOKENIZER = FakeTokenizer()
+TOOLS = [
+    {"type": "function", "function": {"name": name, "parameters": {"properties": properties}}}
+    for name, properties in {
+        "get": {"city": {"type": "string"}, "n": {"type": "integer"}},
+        "add": {"a": {}, "b": {}},
+    }.items()
+]
+
+
+def answer(pieces, **settings):
+    """(reasoning, content, [(name, arguments)], stream) of an answer fed in these texts, byte-split tokens."""
+    stream = OutputStream(TOKENIZER, **{"parse_tools": True, "tools": TOOLS, **settings})
+    deltas: list[Delta] = []
+    for piece in pieces:
+        for token in TOKENIZER.encode(piece):
+            deltas += stream.push(token)
+    deltas += stream.finish()
+    reasoning = "".join(d.text for d in deltas if isinstance(d, ReasoningDelta))
+    content = "".join(d.text for d in deltas if isinstance(d, ContentDelta))
+    calls: list[list[str]] = []
+    for delta in deltas:
+        if isinstance(delta, ToolCallDelta):
+            if delta.id is not None:
+                assert delta.name and delta.index == len(calls) and delta.id.startswith("call_") and len(delta.id) == 29
+                calls.append([delta.name, ""])
+            else:
+                assert delta.name is None
+            assert delta.index == len(calls) - 1
+            calls[-1][1] += delta.arguments
+    assert stream.tool_calls == len(calls)
+    return reasoning, content, [tuple(call) for call in calls], stream
+
+
+def parsed(text, **settings):
+    """Checks that one push, and a push for every character, give the same."""
+    whole = answer([text], **settings)[:3]
+    assert answer(list(text), **settings)[:3] == whole
+    return whole
+
+
+HERMES = '<tool_call>\n{"name": "get", "arguments": {"city": "Zürich </tool_call>", "n": 1.0}}\n</tool_call>'
+GET = ("get", '{"city": "Zürich </tool_call>", "n": 1.0}')
+XML = (
+    "<tool_call>\n<function=get>\n<parameter=city>\n12\n</parameter>\n<parameter=n>\n3\n</parameter>\n"
+    "</function>\n</tool_call>"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("hello  \n\n", ("", "hello  \n\n", [])),
+        ("  \n", ("", "  \n", [])),
+        ("a < b <tool", ("", "a < b <tool", [])),
+        (HERMES, ("", "", [GET])),
+        ("\n\nLet me look.  \n\n" + HERMES, ("", "\n\nLet me look.  \n", [GET])),
+        (HERMES + "\n" + HERMES + "\n", ("", "", [GET, GET])),
+        (HERMES + "\nDone.", ("", "\nDone.", [GET])),
+        ("<think>\nhm\n</think>\n\n" + HERMES, ("hm", "", [GET])),
+        ("<think>hm <b></think>\n\nhi", ("hm <b>", "hi", [])),
+        ("<think>never closed", ("never closed", "", [])),
+        ("I say <think> now", ("", "I say <think> now", [])),
+        ("<tool_call>not json</tool_call>", ("", "<tool_call>not json</tool_call>", [])),
+        ('<tool_call>\n{"name": 3}\n</tool_call>', ("", '<tool_call>\n{"name": 3}\n</tool_call>', [])),
+        ('<tool_call>{"arguments": {"a": 1}, "name": "add"}</tool_call>', ("", "", [("add", '{"a": 1}')])),
+        ('<tool_call>{"name": "add", "arguments": "{\\"a\\": 1}"}</tool_call>', ("", "", [("add", '{"a": 1}')])),
+        ('<tool_call>{"name": "get"}</tool_call>', ("", "", [("get", "{}")])),
+        ('<tool_call>[{"name": "get", "arguments": {}}]</tool_call>', ("", "", [("get", "{}")])),
+        ('<tool_call>{"name": "get", "arguments": {"city', ("", "", [("get", '{"city')])),
+        ('<tool_call>{"nam', ("", '<tool_call>{"nam', [])),
+        ('<tool_call>{"name": "get", "arguments": {}, "id": 3} tail', ("", " tail", [("get", "{}")])),
+        (XML, ("", "", [("get", '{"city": "12", "n": 3}')])),
+        (XML[12:], ("", "", [("get", '{"city": "12", "n": 3}')])),
+        ("<function=get>{}</function>", ("", "", [("get", "{}")])),
+        ("see <function=x> and go", ("", "see <function=x> and go", [])),
+        ('[TOOL_CALLS][{"name": "get", "arguments": {"n": 2}}]', ("", "", [("get", '{"n": 2}')])),
+        ('[TOOL_CALLS]get[ARGS]{"n": 2}[TOOL_CALLS]add{}', ("", "", [("get", '{"n": 2}'), ("add", "{}")])),
+        ("[TOOL_CALLS]!", ("", "[TOOL_CALLS]!", [])),
+        ('<|python_tag|>{"name": "get", "parameters": {"n": 2}}', ("", "", [("get", '{"n": 2}')])),
+        ("<|python_tag|>print(1)", ("", "<|python_tag|>print(1)", [])),
+        ('{"name": "get", "parameters": {}}', ("", '{"name": "get", "parameters": {}}', [])),
+    ],
+)
+def test_formats(text, expected):
+    assert parsed(text) == expected
+
+
+def test_bare_json_only_where_the_request_expects_it():
+    text = '{"name": "get", "parameters": {"n": 1}}; {"name": "add", "parameters": {}}'
+    assert parsed(text, bare_json=True) == ("", "", [("get", '{"n": 1}'), ("add", "{}")])
+    assert parsed('{"name": "other", "parameters": {}}', bare_json=True)[1:] == (
+        '{"name": "other", "parameters": {}}',
+        [],
+    )
+    assert parsed("[a](b) {", bare_json=True) == ("", "[a](b) {", [])
+
+
+def test_reasoning_that_the_prompt_opened():
+    assert parsed("so\n</think>\n\nyes", reasoning_open=True) == ("so", "yes", [])
+    assert parsed("<think>\nso</think>yes", reasoning_open=True) == ("so", "yes", [])
+
+
+def test_plain_completions_are_left_alone():
+    text = "<think>a</think>" + HERMES
+    assert parsed(text, parse_tools=False, parse_reasoning=False) == ("", text, [])
+
+
+def test_arguments_stream_before_the_call_ends():
+    stream = OutputStream(TOKENIZER, parse_tools=True, tools=TOOLS)
+    got = [d for t in TOKENIZER.encode('<tool_call>{"name": "get", "arguments": {"city": "B') for d in stream.push(t)]
+    assert got[0].name == "get" and "".join(d.arguments for d in got) == '{"city": "B'
+
+
+@given(
+    st.text(alphabet="abS é\n", max_size=30), st.lists(st.text(alphabet="abS \n", min_size=1, max_size=4), max_size=3)
+)
+def test_stop_strings(text, stops):
+    _, content, _, stream = answer(list(text), stops=stops)
+    cut = min((text.find(s) for s in stops if s in text), default=len(text))
+    assert content == text[:cut] == stream.text
+    assert stream.stopped is (cut < len(text))
+
+
+FRAGMENTS = [
+    "<think>",
+    "</think>",
+    "<tool_call>",
+    "</tool_call>",
+    "\n",
+    "x",
+    '{"name":"get","arguments":{',
+    "}",
+    '"a":"',
+    '"',
+    "\\",
+    "<function=get>",
+    "<parameter=n>",
+    "</parameter>",
+    "</function>",
+    "[TOOL_CALLS]",
+    "get",
+    "[",
+    "]",
+    "<",
+    "é",
+    "{",
+    ",",
+    ";",
+    "<|python_tag|>",
+] + [" "]
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=14), st.booleans(), st.booleans())
+def test_any_split_gives_the_same_and_no_word_is_lost(fragments, bare, open_):
+    text = "".join(fragments)
+    reasoning, content, calls = parsed(text, bare_json=bare, reasoning_open=open_)
+    kept = reasoning + content + "".join(name + arguments for name, arguments in calls)
+    assert sum(kept.count(c) for c in "xé") >= (0 if calls else text.count("x") + text.count("é"))
+    if not calls and not reasoning:
+        assert content == text or "think>" in text
+
+
+def test_utf8_across_tokens_and_a_broken_tail():
+    stream = OutputStream(TOKENIZER)
+    ids = [TOKENIZER.encode("x")[0], *(len(SPECIAL) + b for b in "日".encode()), len(SPECIAL) + 0xE6]
+    texts = ["".join(d.text for d in stream.push(t)) for t in ids]
+    assert texts == ["x", "", "", "日", ""] or "".join(texts) == "x日"
+    assert stream.finish() == [ContentDelta("\ufffd")]
+
+
+def test_control_tokens_are_hidden_unless_asked_for():
+    ids = [*TOKENIZER.encode("hi"), TOKENIZER.encode("<|im_start|>")[0]]
+    assert answer(["hi<|im_start|>"])[1] == "hi"
+    assert answer(["hi<|im_start|>"], keep_special=True)[1] == "hi<|im_start|>"
+    assert len(ids) >= 2
+
+
+def test_streamed_arguments_are_valid_json():
+    _, _, calls = parsed(HERMES)
+    assert json.loads(calls[0][1]) == {"city": "Zürich </tool_call>", "n": 1.0}
