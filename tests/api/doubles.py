@@ -186,7 +186,8 @@ def events(text):
 class Wire:
     """One request driven by hand, so that a test sees each piece when it's sent and can hang up."""
 
-    def __init__(self, app, path, body):
+    def __init__(self, app, path, body, *, breaks=False):
+        self._breaks = breaks
         self.sent, self.started = [], asyncio.Event()
         self._gone = asyncio.Event()
         self._body = json.dumps(body).encode()
@@ -208,6 +209,8 @@ class Wire:
         return {"type": "http.disconnect"}
 
     async def _send(self, message):
+        if self._breaks and message["type"] == "http.response.body":
+            raise OSError("broken pipe")
         self.sent.append(message)
         self._arrived.set()
 

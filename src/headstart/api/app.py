@@ -15,7 +15,7 @@ from .services import Services
 Handler = Callable[[Request, Services], Awaitable[Response]]
 
 ROUTES: tuple[tuple[str, str, Handler], ...] = (
-    ("GET HEAD", "/", models.root),
+    ("GET", "/", models.root),
     ("GET", "/health", models.health),
     ("GET", "/v1/health", models.health),
     ("GET", "/v1/models", models.models),
@@ -38,8 +38,9 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
 def create_app(services: Services) -> FastAPI:
     """The HTTP server of ``services``. Unknown paths are 404: agents take a 200 as a sign of another server."""
     app = FastAPI(title="headstart", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    for methods, path, handler in ROUTES:
-        app.add_api_route(path, _endpoint(handler, services), methods=methods.split(), response_model=None)
+    for method, path, handler in ROUTES:
+        methods = ["GET", "HEAD"] if method == "GET" else [method]
+        app.add_api_route(path, _endpoint(handler, services), methods=methods, response_model=None)
     errors.install(app)
     app.add_middleware(KeyGuard, keys=tuple(services.config.api_key or ()))
     return app

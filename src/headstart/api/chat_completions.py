@@ -11,7 +11,7 @@ from ..chat.deltas import ContentDelta, Delta, ReasoningDelta, ToolCallDelta
 from ..chat.inputs import Prompt
 from ..chat.output import OutputStream
 from ..types import FinishReason
-from .chat_input import chat_input
+from .chat_input import chat_input, text_size
 from .choice import Choice, TokenProb
 from .grammar import chat_grammar, forced_tools
 from .jobs import Job, check_model, new_id, on_pool, presentation, submits
@@ -35,7 +35,7 @@ def chat_job(chat: ChatRequest, services: Services) -> Job:
     """Render, tokenize and check ``chat``. Takes milliseconds to seconds: call it on a pool thread."""
     n_ctx = services.ready_model().n_ctx
     source = chat_input(chat)
-    check_text_fits(sum(len(str(m.get("content") or "")) for m in source.messages), n_ctx, "messages")
+    check_text_fits(text_size(source), n_ctx, "messages")
     top = (chat.top_logprobs or 0) if chat.logprobs else None
     grammar = chat_grammar(chat, services)
     prompt = services.builder.chat(source)

@@ -59,6 +59,18 @@ def tool_dict(tool: Tool) -> dict[str, Any]:
     return {"type": "function", "function": function.model_dump(exclude_unset=True, exclude_none=True)}
 
 
+def text_size(source: ChatInput) -> int:
+    """Characters that certainly get into the prompt."""
+    size = 0
+    for message in source.messages:
+        content = message["content"]
+        parts = content if isinstance(content, list) else [{"text": content or ""}]
+        size += sum(len(part["text"]) for part in parts)
+    for tool in (source.tools or []) if source.tool_choice != "none" else []:
+        size += len(tool["function"].get("description") or "")
+    return size
+
+
 def template_kwargs(chat: ChatRequest) -> dict[str, Any]:
     """``chat_template_kwargs`` win over the fields of the same name."""
     kwargs: dict[str, Any] = {}

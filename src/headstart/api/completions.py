@@ -86,6 +86,7 @@ class TextDialect:
 
     def __init__(self, echoes: list[str]) -> None:
         self._echoes = echoes
+        self._offsets: dict[int, int] = {}  # characters of each choice whose logprobs are out
 
     def opening(self, index: int) -> dict[str, Any] | None:
         return _entry(index, self._echoes[index]) if self._echoes else None
@@ -94,15 +95,30 @@ class TextDialect:
         return _entry(index, "")
 
     def pieces(self, index: int, deltas: list[Delta], probs: list[TokenProb]) -> list[dict[str, Any]]:
-        return [{**_entry(index, _joined(deltas)), "logprobs": _logprobs(probs)}]
+        return [{**_entry(index, _joined(deltas)), "logprobs": self._logprobs(index, probs)}]
 
     def ending(self, index: int, choice: Choice, probs: list[TokenProb]) -> dict[str, Any]:
-        return {**_entry(index, ""), "logprobs": _logprobs(probs), "finish_reason": _finish_reason(choice)}
+        return {**_entry(index, ""), "logprobs": self._logprobs(index, probs), "finish_reason": _finish_reason(choice)}
 
     def whole(self, index: int, choice: Choice, deltas: list[Delta], probs: list[TokenProb]) -> dict[str, Any]:
         echo = self._echoes[index] if self._echoes else ""
         entry = _entry(index, echo + _joined(deltas))
-        return {**entry, "logprobs": _logprobs(probs), "finish_reason": _finish_reason(choice)}
+        return {**entry, "logprobs": self._logprobs(index, probs), "finish_reason": _finish_reason(choice)}
+
+    def _logprobs(self, index: int, probs: list[TokenProb]) -> dict[str, Any] | None:
+        if not probs:
+            return None
+        tokens = [p.piece.decode("utf-8", "replace") for p in probs]
+        offsets = []
+        for token in tokens:
+            offsets.append(self._offsets.get(index, 0))
+            self._offsets[index] = offsets[-1] + len(token)
+        return {
+            "tokens": tokens,
+            "token_logprobs": [p.logprob for p in probs],
+            "top_logprobs": [{piece.decode("utf-8", "replace"): value for piece, value in p.top} for p in probs],
+            "text_offset": offsets,
+        }
 
 
 def _entry(index: int, text: str) -> dict[str, Any]:
@@ -115,18 +131,3 @@ def _joined(deltas: list[Delta]) -> str:
 
 def _finish_reason(choice: Choice) -> str:
     return "length" if choice.reason is FinishReason.LENGTH else "stop"
-
-
-def _logprobs(probs: list[TokenProb]) -> dict[str, Any] | None:
-    if not probs:
-        return None
-    tokens = [p.piece.decode("utf-8", "replace") for p in probs]
-    offsets = [0]
-    for token in tokens[:-1]:
-        offsets.append(offsets[-1] + len(token))
-    return {
-        "tokens": tokens,
-        "token_logprobs": [p.logprob for p in probs],
-        "top_logprobs": [{piece.decode("utf-8", "replace"): value for piece, value in p.top} for p in probs],
-        "text_offset": offsets,
-    }

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from msgspec import structs
+
 from .. import messages
 from ..chat.output import OutputStream
 from ..chat.prompt import Prompt
@@ -95,7 +97,7 @@ def submits(
                 messages.Submit(
                     id=f"{id}/{len(works)}",
                     tokens=prompt.tokens,
-                    cuts=cuts_of(prompt, request.explicit),
+                    cuts=cuts_of(prompt, request),
                     sampling=seeded(sampling, choice),
                     max_tokens=room if limit is None else min(limit, room),
                     reuse=request.cache_prompt is not False,
@@ -106,9 +108,19 @@ def submits(
     return works
 
 
-def cuts_of(prompt: Prompt, explicit: bool) -> list[Cut]:
-    """In explicit mode marks alone are kept, so that a request without marks writes nothing."""
-    return [cut for cut in prompt.cuts if cut.reason is CutReason.EXPLICIT] if explicit else prompt.cuts
+def cuts_of(prompt: Prompt, request: CommonFields) -> list[Cut]:
+    """The prompt's cuts as ``prompt_cache_options`` wants them.
+
+    In explicit mode marks alone are kept, so that a request without marks writes nothing. The lifetime that the
+    request names is for the implicit ones too; marks have got it already.
+    """
+    if request.explicit:
+        return [cut for cut in prompt.cuts if cut.reason is CutReason.EXPLICIT]
+    ttl = request.prompt_cache_options.ttl if request.prompt_cache_options is not None else None
+    if ttl is None:
+        return prompt.cuts
+    implicit = (CutReason.HEAD, CutReason.LAST_PART)
+    return [structs.replace(cut, ttl=ttl) if cut.reason in implicit else cut for cut in prompt.cuts]
 
 
 def presentation(request: CommonFields) -> dict[str, Any]:

@@ -67,7 +67,12 @@ async def until_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    main, watcher = asyncio.create_task(work), asyncio.create_task(watch())
+    watcher = asyncio.create_task(watch())
+    await asyncio.sleep(0)
+    if watcher.done():  # it left while its prompt was being read
+        work.close()
+        return
+    main = asyncio.create_task(work)
     try:
         await asyncio.wait({main, watcher}, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -10,6 +10,8 @@ from .wire import HIDDEN, Int, Text, Wire
 from .wire_sampling import Breakpoint, CommonFields
 
 TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
+# Replayed by clients of several servers; a model's own reasoning comes back as reasoning_content.
+SILENT_PARTS = ("thinking", "redacted_thinking", "reasoning")
 
 
 class Part(Wire):
@@ -25,6 +27,8 @@ class Part(Wire):
         if not isinstance(value, dict):
             raise ValueError("a content part is an object with a type")
         kind = value.get("type", "text")
+        if kind in SILENT_PARTS:
+            return {"type": "text", "text": ""}
         if kind not in TEXT_PARTS:
             raise ValueError(f"content parts of type {str(kind)[:40]!r} are not supported by this model, only text")
         text = value.get("refusal") if kind == "refusal" else value.get("text")

@@ -1,0 +1,125 @@
+"""Streams show life, and nothing runs on for a client that has left."""
+
+import asyncio
+
+import pytest
+
+from headstart.api.app import create_app
+from headstart.errors import EngineError
+
+from .doubles import ScriptedWorker, Wire, chat, events, http, run, services
+
+PATHS = [("/v1/chat/completions", chat()), ("/v1/completions", {"prompt": "x"})]
+
+
+@run
+async def test_headers_and_keepalives_come_before_the_worker_says_anything():
+    gate = asyncio.Event()
+    worker = ScriptedWorker(before={0: gate})
+    app = create_app(services(worker, keepalive=0.02, peek=0.02))
+    wire = Wire(app, "/v1/chat/completions", chat(stream=True))
+    await wire.until(lambda w: w.text.count(": keepalive\n\n") >= 3)
+    assert wire.status == 200 and events(wire.text)[0]["choices"][0]["delta"]["role"] == "assistant"
+    gate.set()
+    await wire.until(lambda w: "[DONE]" in w.text)
+    await wire.task
+    assert wire.sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+    assert worker.closed == worker.opened
+
+
+@run
+async def test_replies_that_show_nothing_do_not_silence_keepalives():
+    # Prefill reports arrive all the time, but the client didn't ask for them.
+    worker = ScriptedWorker(progress=30, before=dict.fromkeys(range(1, 31), 0.005))
+    app = create_app(services(worker, keepalive=0.03))
+    wire = Wire(app, "/v1/chat/completions", chat(stream=True))
+    await wire.task
+    assert wire.text.count(": keepalive") >= 2
+
+
+@run
+async def test_no_keepalives_while_tokens_flow():
+    worker = ScriptedWorker("x" * 20, before=dict.fromkeys(range(1, 22), 0.03))
+    async with http(services(worker, keepalive=0.5)) as client:
+        assert ": keepalive" not in (await client.post("/v1/chat/completions", json=chat(stream=True))).text
+
+
+@pytest.mark.parametrize("path, body", PATHS)
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("at", [0, 1, 4])
+def test_a_client_that_leaves_ends_its_work_at_once(path, body, stream, at):
+    @run
+    async def check():
+        gate = asyncio.Event()
+        worker = ScriptedWorker(before={at: gate})
+        wire = Wire(create_app(services(worker)), path, {**body, "stream": stream, "n": 2})
+        while len(worker.opened) < 2:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.02)
+        assert not wire.task.done() and not worker.closed
+        wire.hang_up()
+        await asyncio.wait_for(wire.task, 1)
+        assert sorted(worker.closed) == sorted(worker.opened)
+        assert stream or not wire.sent
+
+    check()
+
+
+@run
+async def test_a_cancelled_server_task_closes_its_work():
+    worker = ScriptedWorker(before={2: asyncio.Event()})
+    wire = Wire(create_app(services(worker)), "/v1/chat/completions", chat(stream=True))
+    await wire.until(lambda w: w.status == 200)
+    wire.task.cancel()
+    await asyncio.gather(wire.task, return_exceptions=True)
+    assert worker.closed == worker.opened != []
+
+
+@run
+async def test_a_connection_that_breaks_while_sending_closes_its_work():
+    worker = ScriptedWorker()
+    wire = Wire(create_app(services(worker)), "/v1/chat/completions", chat(stream=True), breaks=True)
+    await wire.task
+    assert worker.closed == worker.opened != []
+    assert [m["type"] for m in wire.sent] == ["http.response.start"]
+
+
+@pytest.mark.parametrize("path, body", PATHS)
+def test_a_failure_after_the_start_is_the_last_event(path, body):
+    @run
+    async def check():
+        worker = ScriptedWorker(before={4: EngineError("the worker died", status=503)})
+        async with http(services(worker)) as client:
+            streamed = await client.post(path, json={**body, "stream": True})
+            whole = await client.post(path, json=body)
+        *chunks, last = events(streamed.text)
+        assert streamed.status_code == 200 and "[DONE]" not in streamed.text
+        assert last == {
+            "error": {"message": "the worker died", "type": "unavailable_error", "param": None, "code": None}
+        }
+        assert any(chunk["choices"] for chunk in chunks)
+        assert whole.status_code == 503
+        assert worker.closed == worker.opened
+
+    check()
+
+
+@run
+async def test_one_choice_that_fails_ends_the_others():
+    class Half(ScriptedWorker):
+        async def generate(self, work):
+            inner = super().generate(work)
+            try:
+                async for reply in inner:
+                    if work.id.endswith("/1"):
+                        raise EngineError("gone")
+                    yield reply
+                    await asyncio.sleep(0.01)
+            finally:
+                await inner.aclose()
+
+    worker = Half("long " * 50)
+    async with http(services(worker)) as client:
+        answer = await client.post("/v1/chat/completions", json=chat(n=3))
+    assert answer.status_code == 500
+    assert sorted(worker.closed) == sorted(worker.opened)
