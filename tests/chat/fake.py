@@ -3,61 +3,19 @@
 from __future__ import annotations
 
 SPECIAL = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "[TOOL_CALLS]", "<|python_tag|>"]
-_WORDS = [
-    "the",
-    "and",
-    "hello",
-    "world",
-    "system",
-    "user",
-    "assistant",
-    "tool",
-    "call",
-    "name",
-    "argument",
-    "arguments",
-    "function",
-    "get",
-    "weather",
-    "city",
-    "a",
-    "an",
-    "in",
-    "on",
-    "ing",
-    "er",
-    "est",
-    "he",
-    "ll",
-    "wor",
-    "ld",
-    "qu",
-    "ick",
-    "bro",
-    "wn",
-    "fox",
-    '{"',
-    '":',
-    '"}',
-    '",',
-    "\n\n",
-    "```",
-    "think",
-    "</",
-    ">",
-    "<",
-    "|",
-    "im_",
-    "start",
-    "end",
-]
+_TEXT = (
+    "the and hello world system user assistant tool call name argument arguments function get weather city a an in on "
+    "ing er est he ll wor ld qu ick bro wn fox think im_ start end"
+)
+_WORDS = _TEXT.split()
+_SIGNS = ['{"', '": "', '"} ', '", ', "\n\n", "```", "</", ">", "<", "|"]
 
 
 class FakeTokenizer:
     """Satisfies `Tokenizer`. Longer pieces win, so appended text may merge with the last token."""
 
     def __init__(self, *, adds_bos: bool = True, template: str | None = None) -> None:
-        words = dict.fromkeys(_WORDS)
+        words = dict.fromkeys([*_WORDS, *_SIGNS])
         spaced = [" " + word for word in words]
         extra = ["  ", "    ", "\n\n", " {", "12", "123", "é", "ü"]
         pieces = [s.encode() for s in SPECIAL] + [bytes([b]) for b in range(256)]

@@ -135,33 +135,10 @@ def test_stop_strings(text, stops):
     assert stream.stopped is (cut < len(text))
 
 
-FRAGMENTS = [
-    "<think>",
-    "</think>",
-    "<tool_call>",
-    "</tool_call>",
-    "\n",
-    "x",
-    '{"name":"get","arguments":{',
-    "}",
-    '"a":"',
-    '"',
-    "\\",
-    "<function=get>",
-    "<parameter=n>",
-    "</parameter>",
-    "</function>",
-    "[TOOL_CALLS]",
-    "get",
-    "[",
-    "]",
-    "<",
-    "é",
-    "{",
-    ",",
-    ";",
-    "<|python_tag|>",
-] + [" "]
+TAGS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "\n", "x", " ", "é"]
+JSON = ['{"name":"get","arguments":{', "}", '"a":"', '"', "\\", "{", "[", "]", ",", ";", "get", "<"]
+XMLS = ["<function=get>", "<parameter=n>", "</parameter>", "</function>"]
+FRAGMENTS = [*TAGS, *JSON, *XMLS]
 
 
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=14), st.booleans(), st.booleans())

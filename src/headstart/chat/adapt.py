@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .fallback import call_text, response_text, tools_text
+from .fallback import call_text, dumps, response_text, tools_text
 from .inputs import Message
 from .normalise import arguments_object
 
@@ -24,16 +24,21 @@ class Capabilities:
     calls: Literal["text", "object"] | None = "text"  # past tool calls, and the form of their arguments
     tool_role: bool = True
     short_ids: bool = False  # tool call ids of nine letters and digits
+    parallel_calls: bool = True  # several calls in one message
+    functions_text: bool = False  # the variable ``functions`` as JSON text
+    empty_tools: bool = False  # an empty list instead of none where there are no tools
 
 
 def adapt(
     messages: list[Message], tools: list[dict[str, Any]], caps: Capabilities
 ) -> tuple[list[Message], list[dict[str, Any]]]:
     """Messages and tools for the template's variables; the input stays as it is."""
-    native = caps.tools and caps.calls is not None
     out = [dict(message) for message in messages]
-    out = out if native else [_call_as_text(message) for message in out]
-    if not (native and caps.tool_role):
+    if not caps.tools or caps.calls is None:
+        out = [_call_as_text(message) for message in out]
+    elif not caps.parallel_calls:
+        out = _one_call_each(out)
+    if not caps.tools or not caps.tool_role:
         out = _results_as_user(out)
     if tools and not caps.tools:
         out, tools = _with_tools(out, tools), []
@@ -41,6 +46,15 @@ def adapt(
     if not caps.repeats:
         out = _merge_repeats(out)
     return [_finish(message, caps) for message in out], tools
+
+
+def variables(
+    messages: list[Message], tools: list[dict[str, Any]], caps: Capabilities, *, generate: bool
+) -> dict[str, Any]:
+    """What the template sees. ``functions`` is what a few templates call the tools."""
+    given = list(tools) if tools or caps.empty_tools else None
+    functions = (dumps(tools) if tools else "") if caps.functions_text else given
+    return {"messages": messages, "tools": given, "functions": functions, "add_generation_prompt": generate}
 
 
 def _call_as_text(message: Message) -> Message:
@@ -51,6 +65,30 @@ def _call_as_text(message: Message) -> Message:
     rest = {key: value for key, value in message.items() if key != "tool_calls"}
     content = [part for part in message["content"] if part]
     return {**rest, "content": [*content, *blocks]}
+
+
+def _one_call_each(messages: list[Message]) -> list[Message]:
+    """A message with several calls as several messages, each followed by its call's result."""
+    out: list[Message] = []
+    at = 0
+    while at < len(messages):
+        message = messages[at]
+        at += 1
+        calls = message.get("tool_calls", [])
+        if len(calls) < 2:
+            out.append(message)
+            continue
+        results: list[Message] = []
+        while at < len(messages) and messages[at]["role"] == "tool":
+            results.append(messages[at])
+            at += 1
+        for number, call in enumerate(calls):
+            first = message if number == 0 else {"role": "assistant", "content": []}
+            own = [r for r in results if r.get("tool_call_id") == call.get("id")] or results[:1]
+            results = [r for r in results if r not in own]
+            out += [{**first, "tool_calls": [call]}, *own]
+        out += results
+    return out
 
 
 def _results_as_user(messages: list[Message]) -> list[Message]:

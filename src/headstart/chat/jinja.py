@@ -35,6 +35,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     intercepted_binops = frozenset(("**", "*"))
 
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        # Some templates keep queues of their own; what they are given is made anew for each render.
+        if type(obj) is list and attr in ("append", "extend", "insert", "pop"):
+            return True
+        return super().is_safe_attribute(obj, attr, value)
+
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         if operator == "**":
             raise SecurityError("powers are not available in chat templates")
@@ -85,10 +91,12 @@ class CompiledTemplate:
         return name in self._names
 
     def render(self, variables: dict[str, Any], now: datetime) -> str:
-        """Raises `RequestError` 400 in the template's words; ``now`` is what strftime_now shows."""
-        strftime_now: Callable[[str], str] = now.strftime
+        """Raises `RequestError` 400 in the template's words; ``now`` is what strftime_now shows.
+
+        Lists in ``variables`` may be changed by the template.
+        """
         try:
-            return self._template.render(**{**self._texts, "strftime_now": strftime_now, **variables})
+            return self._template.render(**{**self._texts, **_clock(now), **variables})
         except TemplateError as error:
             raise RequestError(f"The chat template refused the request: {error}", param="messages") from error
         except RecursionError as error:
@@ -96,6 +104,11 @@ class CompiledTemplate:
         except Exception as error:  # a template runs any expression, so any error may come out of it
             detail = f"{type(error).__name__}: {error}"
             raise RequestError(f"The chat template cannot render the request: {detail}", param="messages") from error
+
+
+def _clock(now: datetime) -> dict[str, Callable[[str], str] | str]:
+    # ``datetime`` stops at the day, as a time would make every prompt a new one.
+    return {"strftime_now": now.strftime, "datetime": now.strftime("%b %d %Y")}
 
 
 def _names(tree: nodes.Template) -> frozenset[str]:

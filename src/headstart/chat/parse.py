@@ -35,6 +35,8 @@ class AnswerParser:
         self._after_reasoning = False
         self._text = ""
         self._opener = ""
+        self._raw = ""  # what is shown should the block turn out to be no call
+        self._began = False  # the block has given a call
         self._reader: JsonCalls | XmlCalls | None = None
         self._out: list[Delta] = []
         self.begun = 0
@@ -95,14 +97,15 @@ class AnswerParser:
         if self._bare and self._fresh and body[:1] in ("{", "[") and not body.startswith(_MISTRAL):
             if not final and _MISTRAL.startswith(body):
                 return False
-            return self._open("", len(self._text) - len(body))
+            return self._open("", self._text[: len(self._text) - len(body)], len(self._text) - len(body))
         found = [(at, opener) for opener in _OPENERS if (at := self._text.find(opener)) >= 0] if self._calls else []
         if found:
             at, opener = min(found)
             before = self._text[:at]
             blank = self._fresh and not before.strip()
-            self._emit(ContentDelta, "" if blank else before.removesuffix("\n"))
-            return self._open(opener, at)
+            shown = "" if blank else before.removesuffix("\n")
+            self._emit(ContentDelta, shown)
+            return self._open(opener, before[len(shown) :] + opener, at + len(opener))
         if final:
             if not (self.begun and self._fresh and not body):
                 self._emit(ContentDelta, self._text)
@@ -127,9 +130,9 @@ class AnswerParser:
             return len(self._text)
         return keep + before.endswith("\n")
 
-    def _open(self, opener: str, at: int) -> bool:
-        self._opener, self._text = opener, self._text[at + len(opener) :]
-        self._mode, self._reader = "call", None
+    def _open(self, opener: str, raw: str, used: int) -> bool:
+        self._opener, self._raw, self._text = opener, raw, self._text[used:]
+        self._mode, self._reader, self._began = "call", None, False
         return True
 
     def _call(self, final: bool) -> bool:
@@ -137,14 +140,15 @@ class AnswerParser:
             return False
         assert self._reader is not None
         step = self._reader.read(self._text, final=final)
-        self._opener = "" if step.events else self._opener + self._text[: step.used] * bool(self._opener)
+        self._raw = "" if step.events or self._began else self._raw + self._text[: step.used]
+        self._began = self._began or bool(step.events)
         self._text = self._text[step.used :]
         self._calls_out(step)
         if step.status == "more" and not final:
             return False
         if step.status == "broken":
             taken = 0 if self._opener else 1  # so that the same text isn't tried again
-            self._emit(ContentDelta, self._opener + self._text[:taken])
+            self._emit(ContentDelta, self._raw + self._text[:taken])
             self._text = self._text[taken:]
         self._mode, self._fresh = "content", step.status != "broken"
         return True
@@ -154,6 +158,7 @@ class AnswerParser:
         body = self._text.lstrip()
         if self._opener == XML:
             self._text, self._opener = XML + self._text, ""
+            self._raw = self._raw.removesuffix(XML)
             self._reader = XmlCalls(self._schemas)
         elif self._opener == _HERMES and body.startswith(XML):
             self._reader = XmlCalls(self._schemas)

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import TemplateError
 
 from ..errors import RequestError, StartupError
-from .adapt import Capabilities, adapt
+from .adapt import Capabilities, adapt, variables
 from .fallback import CHATML
 from .inputs import Message
 from .jinja import CompiledTemplate
@@ -45,7 +45,7 @@ class ChatTemplate:
         """Compiles and probes. Raises `StartupError`, one line, when a source is not a usable template."""
         self._plain = _variant(source, bos_text, eos_text)
         self._tools = _variant(tools_source, bos_text, eos_text) if tools_source else self._plain
-        self._now = now
+        self._now, self._bos_text = now, bos_text
         self.source = source
         self.notes: tuple[str, ...] = _notes(self._tools.caps)
 
@@ -116,13 +116,11 @@ class ChatTemplate:
         with_tools = bool(tools) or any(m["role"] == "tool" or "tool_calls" in m for m in messages)
         variant = self._tools if with_tools else self._plain
         shown, shown_tools = adapt(messages, tools, variant.caps)
-        variables = _variables(shown, shown_tools, add_generation_prompt)
-        return variant.compiled.render({**kwargs, **variables}, now)
-
-
-def _variables(messages: list[Message], tools: list[dict[str, Any]], generate: bool) -> dict[str, Any]:
-    given = tools or None
-    return {"messages": messages, "tools": given, "functions": given, "add_generation_prompt": generate}
+        given = variables(shown, shown_tools, variant.caps, generate=add_generation_prompt)
+        text = variant.compiled.render({**kwargs, **given}, now)
+        # Blanks before BOS are the template's layout; kept, they would hide from the tokenizer that BOS is there.
+        bare = text.lstrip()
+        return bare if self._bos_text and bare.startswith(self._bos_text) else text
 
 
 def _variant(source: str, bos_text: str, eos_text: str) -> _Variant:
@@ -130,22 +128,16 @@ def _variant(source: str, bos_text: str, eos_text: str) -> _Variant:
         compiled = CompiledTemplate(source, bos_text, eos_text)
     except (TemplateError, RecursionError) as error:
         raise StartupError(f"the chat template does not compile: {' '.join(str(error).split())}") from error
-    errors: list[str] = []
+    except Exception as error:  # Jinja hands some faults of a source on as the Python errors they cause
+        raise StartupError(f"the chat template does not compile: {type(error).__name__}") from error
 
-    def render(messages: list[Message], tools: list[dict[str, Any]]) -> str:
-        try:
-            return compiled.render(_variables(messages, tools, True), _PROBE_DATE)
-        except RequestError as error:
-            errors.append(error.message)
-            raise
+    def render(messages: list[Message], tools: list[dict[str, Any]], caps: Capabilities) -> str:
+        return compiled.render(variables(messages, tools, caps, generate=True), _PROBE_DATE)
 
-    caps = find_capabilities(render)
-    user = [{"role": "user", "content": [{"type": "text", "text": "hi"}] if caps.typed else "hi"}]
     try:
-        render(user, [])
+        return _Variant(compiled, find_capabilities(render))
     except RequestError as error:
         raise StartupError(f"the chat template fails on one user message: {error.message}") from error
-    return _Variant(compiled, caps)
 
 
 def _notes(caps: Capabilities) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ _CLOSER = "</tool_call>"
 
 
 class XmlCalls:
-    """Reads one call from ``<function=`` on, and the ``</tool_call>`` after it where there is one. The call comes whole.
+    """Reads one call from ``<function=`` on, and a ``</tool_call>`` after it. The call comes whole.
 
     Values of parameters that ``schemas`` (function name -> parameter name -> schema) types as strings stay text, others
     are JSON where they parse.
