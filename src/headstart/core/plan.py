@@ -98,3 +98,15 @@ class Step:
     @property
     def n_tokens(self) -> int:
         return len(self.decodes) + sum(len(p.tokens) for p in self.prefills)
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """A fact that comes back: the token sampled for ``request``. ``end`` marks one that ends the turn and is not part
+    of the answer; ``logprob`` and ``top`` (best first) are there when the sampling asked for them."""
+
+    request: RequestId
+    token: Token
+    end: bool = False
+    logprob: float | None = None
+    top: tuple[tuple[Token, float], ...] = ()

@@ -5,23 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..core.plan import Action, Step
+from ..core.plan import Action, Pick, Step
 from ..messages import ModelInfo, Sampling
 from ..types import RequestId, Token
-
-
-@dataclass(frozen=True, slots=True)
-class Pick:
-    """A token sampled for ``request``. ``logprob`` and ``top`` are filled when its sampling asked for them.
-
-    ``end`` is True for an end-of-generation token, which is not part of the answer.
-    """
-
-    request: RequestId
-    token: Token
-    end: bool = False
-    logprob: float | None = None
-    top: tuple[tuple[Token, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,191 @@
+"""Who may start: finds where a queued request resumes, whether a leader is worth waiting for, and room for it."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..events import Attached, Event, Missed, Waited
+from ..messages import Started
+from ..types import Cut, CutReason, Source
+from .device import Device
+from .keeper import Keeper
+from .match import Leader, Match, find_leader, find_match
+from .pace import Pace
+from .requests import Moment, Request, State
+from .rules import Rules
+from .snapshots import Snapshots
+
+CLOSEST_CUTS = 64  # tokens; each cut costs a batch border
+PATIENCE = 5.0  # seconds that a wait may take beyond twice its expected time
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """``n_ctx`` cells in all, ``parallel`` running requests, ``max_queue`` waiting for a place. ``reserve`` bounds
+    the cells set aside for what a request may generate; beyond it running requests compete."""
+
+    n_ctx: int
+    parallel: int
+    max_queue: int
+    reserve: int
+
+
+class Admission:
+    """Moves requests from the queue to the device. Changes nothing for a request that cannot start yet, except that
+    it may note a leader to wait for."""
+
+    def __init__(
+        self, limits: Limits, device: Device, rules: Rules, snapshots: Snapshots, keeper: Keeper, pace: Pace
+    ) -> None:
+        self.limits, self.device, self.rules = limits, device, rules
+        self.snapshots, self.keeper, self.pace = snapshots, keeper, pace
+        self.events: list[Event] = []
+        self.started: list[Started] = []
+
+    def wait_or_match(self, request: Request, running: Sequence[Request], now: float) -> Match | None:
+        """Where the request resumes, or None while it waits for a leader."""
+        match = self._match(request)
+        leader = None
+        if request.submit.reuse and self.rules.shares:
+            leader = find_leader(request, running, self.rules, match.position, len(request.tokens) - 1)
+        if leader is not None and self._keeps_waiting(request, leader, running, now):
+            return None
+        if request.state is State.WAITING:
+            request.move(Moment.REPLAN)
+        return match
+
+    def _match(self, request: Request) -> Match:
+        if not request.submit.reuse:
+            return Match()
+        limit = len(request.tokens) - 1  # at least one token is computed, for its logits
+        return find_match(self.device, self.rules, self.snapshots, request.tokens, limit)
+
+    def _keeps_waiting(self, request: Request, leader: Leader, running: Sequence[Request], now: float) -> bool:
+        """Wait for ``leader``, within a bound that its expected time sets. A wait in vain is not repeated."""
+        other = next(r for r in running if r.id == leader.request)
+        if request.leader != leader.request:
+            ahead = sum(r.remaining for r in running if r.state is State.PREFILL)
+            request.leader = leader.request
+            request.wait_until = now + PATIENCE + 2 * self.pace.seconds(ahead)
+            self.events.append(Waited(request.id, leader.request, leader.position))
+        elif now >= request.wait_until:
+            request.not_again.add(leader.request)
+            return False
+        if not self.rules.anywhere:
+            self._ask_for_cut(other, leader.position)
+        if request.state is State.QUEUED:
+            request.move(Moment.LEADER)
+        return True
+
+    def _ask_for_cut(self, leader: Request, position: int) -> None:
+        """The leader pauses where the waiting prompt parts from it, so that a state is kept exactly there."""
+        near = [c for c in leader.cuts if c.position == position]
+        if not near and position > leader.position:
+            insort(leader.cuts, Cut(position, CutReason.DIVERGENCE), key=lambda c: c.position)
+
+    def admit(self, request: Request, match: Match, running: Sequence[Request], now: float) -> bool:
+        """Start the request at ``match`` if ids and cells allow it. False leaves everything as it was, but for
+        holders that had to make room."""
+        generate = min(request.max_new - len(request.generated), self.limits.reserve)
+        promised = sum(self._still_wants(r) for r in running)
+        wanted = self.device.cells(len(request.tokens) - match.position + generate) + promised
+        shared = self._reclaimed_by(match)
+        if self.device.free_cells + self.device.reclaimable() - shared < wanted:
+            return False
+        if self.device.free_seqs == 0:
+            if not self.keeper.evict_one(now, for_cells=False, keep=match.donor):
+                return False
+            # What left may have been saved to the host, at the price of the state that was matched.
+            match = self._match(request)
+        self._start(request, match, now)
+        # The donor's shared cells are safe under the new sequence now, so even the donor may go.
+        self.keeper.make_room(wanted, now)
+        return True
+
+    def _reclaimed_by(self, match: Match) -> int:
+        """Cells of holders alone that the request would take over by sharing them."""
+        if match.donor is None or not self.device.counts_cells:
+            return 0
+        holders = self.device.holders.keys()
+        shared = 0
+        for extent in self.device.tree.path(match.donor):
+            if extent.start < match.position and extent.owners <= holders:
+                shared += min(extent.end, match.position) - extent.start
+        return shared
+
+    def _still_wants(self, request: Request) -> int:
+        """Cells that a running request has been promised and not used yet."""
+        fresh = request.position - request.target
+        left = min(request.max_new - len(request.generated), max(0, self.limits.reserve - max(0, fresh)))
+        return self.device.cells(request.remaining + left)
+
+    def _start(self, request: Request, match: Match, now: float) -> None:
+        seq = request.seq = self.device.start(request.id)
+        if match.donor is not None:
+            self.keeper.touch(match.donor, match.position, now)
+            self.device.attach(seq, match.donor, match.position, match.snapshot)
+        if match.snapshot is not None:
+            self.snapshots.touch(match.snapshot, now)
+        request.position = match.position
+        waited = request.leader is not None and match.source is not Source.NONE
+        first = request.admitted is None
+        if first:
+            request.admitted = now
+            request.source = Source.WAIT if waited and match.position else match.source
+            request.cached = match.position
+            request.reason = self._explain(request, match)
+        request.move(Moment.ADMIT)
+        self._learn_cuts(request, match)
+        if first:
+            self.started.append(self.report(request, match.donor_tokens))
+            if match.donor is not None:
+                self.events.append(Attached(request.id, request.source, match.donor, match.position))
+            if request.reason:
+                self.events.append(
+                    Missed(request.id, request.reason, match.depth, len(request.tokens) - match.position)
+                )
+
+    def report(self, request: Request, source_tokens: int) -> Started:
+        """What the client is told of where its prefix came from."""
+        return Started(
+            id=request.id,
+            source=request.source,
+            cached_tokens=request.cached,
+            source_tokens=source_tokens,
+            reason=request.reason,
+        )
+
+    def _learn_cuts(self, request: Request, match: Match) -> None:
+        """Where states count, the point up to which the device agrees with the prompt is one that prompts part at:
+        this request passes it next and keeps a state there. Cuts too close to an earlier one are left out."""
+        if self.rules.anywhere:
+            return
+        ahead = [c for c in request.cuts if c.position > match.position]
+        if match.position + CLOSEST_CUTS <= match.depth < len(request.tokens):
+            ahead.append(Cut(match.depth, CutReason.DIVERGENCE))
+        ahead.sort(key=lambda c: c.position)
+        request.cuts = []
+        last = match.position
+        for cut in ahead:
+            if cut.position - last >= CLOSEST_CUTS or cut.reason in _ALWAYS:
+                request.cuts.append(cut)
+                last = cut.position
+
+    def _explain(self, request: Request, match: Match) -> str:
+        """Why no more of the prompt was reused; "" when all that can be reused was."""
+        if match.position >= len(request.tokens) - 1:
+            return ""
+        if not self.rules.shares:
+            return "sharing is off"
+        if not request.submit.reuse:
+            return "the request asked for no reuse"
+        if match.depth == 0:
+            return "no prompt with this beginning is in the cache"
+        if match.depth > match.position:
+            return f"no state is saved between tokens {match.position} and {match.depth}"
+        return f"differs from the closest cached prompt at token {match.depth}"
+
+
+_ALWAYS = frozenset({CutReason.HEAD, CutReason.EXPLICIT, CutReason.DIVERGENCE})

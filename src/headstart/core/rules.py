@@ -1,0 +1,42 @@
+"""What each memory kind allows. The one place where the core knows that models differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..types import CutReason, MemoryKind
+
+ANYWHERE = frozenset({CutReason.HEAD, CutReason.EXPLICIT})
+STATEFUL = frozenset(CutReason)
+WINDOWED = frozenset({CutReason.HEAD, CutReason.EXPLICIT, CutReason.GENERATION, CutReason.DIVERGENCE})
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """``anywhere``: a prefix may be cut at any position of any sequence, running ones included; otherwise only where
+    a sequence ends. ``state``: what a sequence ends on can be copied out and put under borrowed cells. ``cells``:
+    tokens take cells. ``holds``: the cuts worth a holder of their own; where any position will do, the session's own
+    sequence serves its next turn, and only what other sessions share needs pinning.
+    """
+
+    shares: bool
+    anywhere: bool
+    state: bool
+    cells: bool
+    holds: frozenset[CutReason]
+
+
+RULES = {
+    MemoryKind.ATTENTION: Rules(shares=True, anywhere=True, state=False, cells=True, holds=ANYWHERE),
+    MemoryKind.SLIDING: Rules(shares=True, anywhere=False, state=False, cells=True, holds=WINDOWED),
+    MemoryKind.HYBRID: Rules(shares=True, anywhere=False, state=True, cells=True, holds=STATEFUL),
+    MemoryKind.RECURRENT: Rules(shares=True, anywhere=False, state=True, cells=False, holds=STATEFUL),
+    MemoryKind.UNKNOWN: Rules(shares=False, anywhere=False, state=False, cells=True, holds=frozenset()),
+}
+
+
+def rules_for(kind: MemoryKind, *, sharing: bool) -> Rules:
+    """The rules of ``kind``; with ``sharing`` off every request computes its own prompt and leaves nothing."""
+    if sharing and RULES[kind].shares:
+        return RULES[kind]
+    return Rules(shares=False, anywhere=False, state=False, cells=RULES[kind].cells, holds=frozenset())

@@ -1,0 +1,153 @@
+"""Core and engine joined: one turn decides, performs and folds the facts back. No clock, socket or process here."""
+
+from __future__ import annotations
+
+from .core.plan import Action, Attach, Drop, Hold, Save, Step
+from .core.scheduler import Scheduler
+from .engine.protocol import Engine, OutOfCells, Refused
+from .errors import RequestError
+from .events import Event
+from .messages import Failed, Finished, Reply, SlotView, Snapshot, Submit
+from .types import RequestId, SeqId
+
+
+class Driver:
+    """Drives ``engine`` by ``scheduler``. `turn` until it returns False; `take` what there is to tell."""
+
+    def __init__(self, engine: Engine, scheduler: Scheduler) -> None:
+        self.engine, self.scheduler = engine, scheduler
+        self._replies: list[Reply] = []
+        self._events: list[Event] = []
+
+    def submit(self, submit: Submit, now: float) -> None:
+        """Queue a request, or reply at once why not."""
+        try:
+            self.engine.open(submit.id, submit.sampling, submit.tokens)
+            self.scheduler.submit(submit, now)
+        except RequestError as error:
+            self.engine.close(submit.id)
+            self._replies.append(failed(submit.id, error))
+
+    def abort(self, request: RequestId, now: float) -> None:
+        """Stop a request; what it has computed stays for the next one."""
+        self.scheduler.abort(request, now)
+        self._settle(now)
+
+    def turn(self, now: float) -> bool:
+        """Decide and perform one plan. ``now`` is read before the step; the step's own time is added to it.
+
+        Returns False when there was nothing to do.
+        """
+        plan = self.scheduler.plan(now)
+        whole = self._perform(plan.actions, now)
+        if plan.step is not None and whole:
+            self._run(plan.step, now)
+        self._settle(now)
+        return plan.step is not None or bool(plan.actions)
+
+    def _settle(self, now: float) -> None:
+        """Perform what the last facts led to, so that books and library agree whenever nobody is in the middle."""
+        while actions := self.scheduler.device.take_actions():
+            self._perform(actions, now)
+        self._collect()
+
+    def _perform(self, actions: tuple[Action, ...], now: float) -> bool:
+        """Perform the actions in order. False when one was refused, so that the step must be planned again."""
+        lost: set[SeqId] = set()  # sequences that the books think filled and the library left empty
+        whole = True
+        for action in actions:
+            if isinstance(action, Drop) and action.seq in lost:
+                lost.discard(action.seq)
+                continue
+            try:
+                if isinstance(action, Attach | Hold) and action.src in lost:
+                    raise Refused("its source was refused before")
+                if isinstance(action, Save) and action.seq in lost:
+                    raise Refused("its source was refused before")
+                self.engine.perform(action)
+            except Refused:
+                whole = False
+                if isinstance(action, Attach | Hold):
+                    lost.add(action.dst)
+                self.scheduler.refused(action, now)
+        return whole
+
+    def _run(self, step: Step, now: float) -> None:
+        try:
+            result = self.engine.run(step)
+        except OutOfCells:
+            self.scheduler.out_of_cells(step, now)
+            return
+        after = now + result.ms / 1e3
+        self.scheduler.done(step, result.picks, result.ms, after)
+        for request, why in result.failed:
+            self.scheduler.fail(request, Failed(id=request, message=why), after)
+
+    def _collect(self) -> None:
+        replies, events = self.scheduler.take_news()
+        for reply in replies:
+            if isinstance(reply, Finished | Failed):
+                self.engine.close(reply.id)
+        self._replies += replies
+        self._events += events
+
+    def take(self) -> tuple[list[Reply], list[Event]]:
+        """Replies and events since the last call, in order."""
+        self._collect()
+        replies, self._replies = self._replies, []
+        events, self._events = self._events, []
+        return replies, events
+
+    def view(self, nonce: int) -> Snapshot:
+        """Everything live, for /slots."""
+        scheduler, device = self.scheduler, self.scheduler.device
+        slots = [
+            SlotView(
+                seq=-1 if r.seq is None else r.seq,
+                state=r.state,
+                id=r.id,
+                n_tokens=r.position,
+                n_prompt=r.n_prompt,
+                n_cached=r.cached,
+                n_decoded=len(r.generated),
+                own_cells=0 if r.seq is None else device.tree.own_cells(r.seq),
+                reason=r.reason,
+            )
+            for r in [*scheduler.running, *scheduler.queue]
+        ]
+        slots += [
+            SlotView(
+                seq=h.seq,
+                state="holder",
+                id=None,
+                n_tokens=h.tokens,
+                n_prompt=h.tokens,
+                n_cached=h.tokens,
+                n_decoded=0,
+                own_cells=device.tree.own_cells(h.seq),
+                hits=h.hits,
+                reason=h.why or "session",
+            )
+            for h in device.holders.values()
+        ]
+        return Snapshot(
+            nonce=nonce,
+            slots=slots,
+            cells_used=device.used_cells,
+            cells_total=device.n_cells,
+            running=len(scheduler.running),
+            queued=scheduler.count_queued(),
+            waiting=len(scheduler.queue) - scheduler.count_queued(),
+        )
+
+
+def failed(request: RequestId, error: RequestError) -> Failed:
+    """The reply for a request that its own content rules out."""
+    return Failed(
+        id=request,
+        message=error.message,
+        status=error.status,
+        kind=error.kind,
+        code=error.code,
+        retry_after=error.retry_after,
+    )
