@@ -1,3 +1,5 @@
+from headstart.api.grammar import call_schema
+from headstart.api.wire_chat import Tool, ToolFunction
 from headstart.types import FinishReason
 
 from .doubles import ScriptedWorker, chat, events, http, run, services
@@ -160,6 +162,17 @@ async def test_tool_choice_forces_a_grammar():
     assert '"const": "ls"' in worker.submitted[0].sampling.grammar
     assert body["choices"][0]["message"]["tool_calls"][0]["function"] == {"name": "ls", "arguments": "{}"}
     assert body["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_references_of_a_tool_follow_it_into_the_call():
+    tree = {"type": "object", "properties": {"up": {"$ref": "#"}, "x": {"$ref": "#/$defs/X"}}, "$defs": {"X": {}}}
+    plain = {"type": "object", "properties": {"a": {"type": "string"}}}
+    tools = [Tool(function=ToolFunction(name=n, parameters=p)) for n, p in (("tree", tree), ("plain", plain))]
+    schema = call_schema(tools)
+    first, second = (call["properties"]["arguments"] for call in schema["anyOf"])
+    assert first == {"$ref": "#/$defs/tool0"} and second == plain
+    moved = schema["$defs"]["tool0"]["properties"]
+    assert moved == {"up": {"$ref": "#/$defs/tool0"}, "x": {"$ref": "#/$defs/tool0/$defs/X"}}
 
 
 @run

@@ -56,7 +56,8 @@ def tool_dict(tool: Tool) -> dict[str, Any]:
     """A function tool with the fields that it came with, of those that templates read."""
     function = tool.function
     assert function is not None
-    return {"type": "function", "function": function.model_dump(exclude_unset=True, exclude_none=True)}
+    fields = {"name": function.name, "description": function.description, "parameters": function.parameters}
+    return {"type": "function", "function": {key: value for key, value in fields.items() if value is not None}}
 
 
 def text_size(source: ChatInput) -> int:

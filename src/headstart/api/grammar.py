@@ -56,20 +56,42 @@ def forced_tools(request: ChatRequest) -> list[Tool]:
 
 def call_schema(tools: list[Tool]) -> dict[str, Any]:
     """The JSON that stands for one call of one of ``tools``."""
-    calls = [
-        {
-            "type": "object",
-            "properties": {
-                "name": {"const": tool.function.name},
-                "arguments": tool.function.parameters or {"type": "object"},
-            },
-            "required": ["name", "arguments"],
-            "additionalProperties": False,
-        }
-        for tool in tools
-        if tool.function is not None
-    ]
-    return calls[0] if len(calls) == 1 else {"anyOf": calls}
+    calls: list[dict[str, Any]] = []
+    defs: dict[str, Any] = {}
+    for number, tool in enumerate(tools):
+        if tool.function is None:
+            continue
+        arguments = tool.function.parameters or {"type": "object"}
+        moved, found = _moved_refs(arguments, f"#/$defs/tool{number}")
+        if found:
+            defs[f"tool{number}"] = moved
+            arguments = {"$ref": f"#/$defs/tool{number}"}
+        calls.append(
+            {
+                "type": "object",
+                "properties": {"name": {"const": tool.function.name}, "arguments": arguments},
+                "required": ["name", "arguments"],
+                "additionalProperties": False,
+            }
+        )
+    schema = calls[0] if len(calls) == 1 else {"anyOf": calls}
+    return {**schema, "$defs": defs} if defs else schema
+
+
+def _moved_refs(schema: Any, root: str) -> tuple[Any, bool]:
+    """``schema`` with its references as they must read once its root lies at ``root``, and whether it has any."""
+    if isinstance(schema, dict):
+        pairs = {key: _moved_refs(value, root) for key, value in schema.items()}
+        moved = {key: value for key, (value, _) in pairs.items()}
+        found = any(has for _, has in pairs.values())
+        ref = schema.get("$ref")
+        if isinstance(ref, str) and ref.startswith("#"):
+            moved["$ref"], found = root + ref[1:], True
+        return moved, found
+    if isinstance(schema, list):
+        items = [_moved_refs(value, root) for value in schema]
+        return [value for value, _ in items], any(has for _, has in items)
+    return schema, False
 
 
 def _response_grammar(request: ChatRequest, services: Services) -> str | None:
