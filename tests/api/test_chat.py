@@ -101,7 +101,8 @@ async def test_choices_share_one_prompt_and_differ_in_seed():
     assert sorted(w.sampling.seed for w in worker.submitted) == [7, 8, 9]
     usage = body["usage"]
     assert usage["prompt_tokens"] == 30 and usage["completion_tokens"] == 42
-    assert usage["prompt_tokens_details"]["cached_tokens"] + body["timings"]["prompt_n"] == 30
+    assert usage["prompt_tokens_details"] == {"cached_tokens": 3, "cache_write_tokens": 27}
+    assert body["timings"]["prompt_n"] == 27 and body["headstart"]["cached_tokens"] == 3
     assert len({w.id for w in worker.submitted}) == 3
 
 

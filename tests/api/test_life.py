@@ -20,6 +20,8 @@ async def test_headers_and_keepalives_come_before_the_worker_says_anything():
     wire = Wire(app, "/v1/chat/completions", chat(stream=True))
     await wire.until(lambda w: w.text.count(": keepalive\n\n") >= 3)
     assert wire.status == 200 and events(wire.text)[0]["choices"][0]["delta"]["role"] == "assistant"
+    await asyncio.sleep(0.1)
+    assert wire.text.count(": keepalive") <= 20
     gate.set()
     await wire.until(lambda w: "[DONE]" in w.text)
     await wire.task
