@@ -74,7 +74,7 @@ class TokenEdges:
         self._text, self._tokens, self._tokenizer = text, tokens, tokenizer
         self._data = text.encode()
         self._ascii = len(self._data) == len(text)
-        self._ends = _ends(self._data, tokens, tokenizer, lengths)
+        self._ends = token_ends(self._data, tokens, tokenizer, lengths)
 
     def safe(self, offset: int) -> int:
         """Tokens of the longest prefix ending at or before ``offset`` that every continuation of it keeps."""
@@ -126,7 +126,7 @@ class TokenEdges:
         return first
 
 
-def _ends(data: bytes, tokens: list[int], tokenizer: Tokenizer, lengths: PieceLengths) -> list[int] | None:
+def token_ends(data: bytes, tokens: list[int], tokenizer: Tokenizer, lengths: PieceLengths) -> list[int] | None:
     """Byte offset in ``data`` where each token ends, or None where pieces and text cannot be laid side by side."""
     sizes = list(map(lengths.__getitem__, tokens))
     if tokens and tokens[0] == tokenizer.bos and not data.startswith(tokenizer.piece(tokens[0])):

@@ -10,6 +10,7 @@ from ..errors import RequestError
 from ..types import CutReason
 from .cuts import Candidate, choose, with_geometric
 from .edges import PieceLengths, TokenEdges
+from .history import TokenMemory
 from .inputs import ChatInput, Mark, Message, Prompt
 from .normalise import canonical_messages, canonical_tools
 from .places import Place, PlaceFinder, common_prefix
@@ -47,6 +48,7 @@ class PromptBuilder:
         self._tokenizer = tokenizer
         self._auto_prefix, self._prefix_min = auto_prefix, prefix_min_tokens
         self._lengths = PieceLengths(tokenizer)
+        self._memory = TokenMemory(tokenizer, self._lengths)
         self._finder = PlaceFinder()
         self._bare_json = template.contains("python_tag") or template.contains('{"name": function name')
 
@@ -84,6 +86,11 @@ class PromptBuilder:
             raise RequestError(f"The prompt has the token {bad!r}; ids go from 0 to {n_vocab - 1}.", param="prompt")
         return Prompt(text=None, tokens=list(prompt), cuts=[])
 
+    def remember(self, prompt: Prompt, generated: list[int]) -> None:
+        """Keep the tokens of an answer, for when a later prompt holds it as history. Call once it is complete."""
+        if prompt.text is not None and generated:
+            self._memory.remember(prompt.text, prompt.tokens, generated)
+
     def _job(self, chat: ChatInput) -> _Job:
         messages = canonical_messages(chat.messages)
         tools = [] if chat.tool_choice == "none" else canonical_tools(chat.tools)
@@ -107,7 +114,7 @@ class PromptBuilder:
             text.encode()
         except UnicodeEncodeError as error:
             raise RequestError("The text holds half a surrogate pair, which is no character.", param=param) from error
-        tokens = self._tokenizer.encode(text, bos=True) if text else []
+        tokens = self._memory.encode(text) if text else []
         if not tokens:
             raise RequestError("The prompt is empty.", param=param)
         return tokens

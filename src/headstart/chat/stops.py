@@ -29,9 +29,9 @@ class StopFilter:
         if self.hit is not None:
             return ""
         text = self._held + self._decoder.decode(piece, final)
-        found = [(at, -len(stop), stop) for stop in self._stops if (at := text.find(stop)) >= 0]
+        found = [(at + len(stop), at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:
-            at, _, self.hit = min(found)
+            _, at, self.hit = min(found)  # the one complete first, as if the text came letter by letter
             self._held = ""
             return text[:at]
         keep = 0 if final else partial_suffix(text, self._stops)

@@ -1,0 +1,103 @@
+"""Remembered tokens are the tokenizer's own, except for generated text, which keeps the tokens it was made of."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headstart.chat.edges import PieceLengths
+from headstart.chat.history import TokenMemory
+from headstart.chat.prompt import ChatInput, PromptBuilder
+from headstart.chat.template import ChatTemplate
+
+from .fake import FakeTokenizer
+from .models import CHATML_TOOLS
+
+LINES = st.lists(
+    st.sampled_from(
+        [
+            "hello world ",
+            "the é日 ",
+            "\n",
+            "\n\n",
+            "x" * 300 + "\n",
+            "<|im_start|>",
+            "<|im_end|>\n",
+            "<",
+            "|im_",
+            "end|>",
+        ]
+    ),
+    max_size=10,
+).map("".join)
+
+
+def memory(**settings):
+    tokenizer = FakeTokenizer()
+    return TokenMemory(tokenizer, PieceLengths(tokenizer), **settings), tokenizer
+
+
+def text_of(tokenizer, tokens):
+    return b"".join(map(tokenizer.piece, tokens)).decode().removeprefix("<s>")
+
+
+@settings(max_examples=200)
+@given(LINES, st.lists(LINES, min_size=1, max_size=6))
+def test_prompts_get_the_tokens_of_the_tokenizer(head, tails):
+    kept, tokenizer = memory()
+    for tail in [*tails, *tails]:
+        assert kept.encode(head + tail) == tokenizer.encode(head + tail, bos=True)
+
+
+@settings(max_examples=200)
+@given(LINES, st.lists(st.integers(3, 300), min_size=1, max_size=8), LINES)
+def test_generated_tokens_come_back(prompt, generated, after):
+    kept, tokenizer = memory()
+    tokens = kept.encode(prompt)
+    kept.remember(prompt, tokens, generated)
+    try:
+        answer = b"".join(map(tokenizer.piece, generated)).decode()
+    except UnicodeDecodeError:
+        return
+    whole = prompt + answer + "<|im_end|>" + after
+    again = kept.encode(whole)
+    assert text_of(tokenizer, again) == whole.removeprefix("<s>")
+    if "<|im_end|>" not in answer:
+        assert again[: len(tokens) + len(generated)] == tokens + generated
+    assert kept.encode(whole) == again  # also when it is found as a prompt
+
+
+def test_only_the_new_end_is_tokenized():
+    kept, tokenizer = memory()
+    head = "<|im_start|>system\n" + "hello world " * 500 + "<|im_end|>\n<|im_start|>user\n"
+    kept.encode(head + "one<|im_end|>")
+    before = tokenizer.encoded_chars
+    assert kept.encode(head + "two<|im_end|>") == tokenizer.encode(head + "two<|im_end|>", bos=True)
+    assert tokenizer.encoded_chars - before - len(head) < 100
+    lines = ("x" * 60 + "\n") * 100
+    kept.encode(lines + "one")
+    before = tokenizer.encoded_chars
+    kept.encode(lines + "two")
+    assert tokenizer.encoded_chars - before < 700
+
+
+def test_memory_is_bounded():
+    kept, _ = memory(max_chars=1000, max_texts=5)
+    for number in range(50):
+        kept.encode(f"{number} " * 30)
+        assert kept._chars == sum(map(len, kept._entries)) <= 1000 and len(kept._entries) <= 5
+    kept.encode("x" * 2000)
+    assert kept._chars == 0
+
+
+def test_a_conversation_keeps_what_the_model_said():
+    tokenizer = FakeTokenizer()
+    builder = PromptBuilder(ChatTemplate(CHATML_TOOLS, bos_text="<s>", eos_text="</s>"), tokenizer)
+    talk = [{"role": "user", "content": "hello"}]
+    prompt = builder.chat(ChatInput(talk))
+    odd = [
+        token for letter in "hello world" for token in tokenizer.encode(letter)
+    ]  # letter by letter, as no tokenizer would
+    assert odd != tokenizer.encode("hello world")
+    builder.remember(prompt, odd)
+    talk += [{"role": "assistant", "content": "hello world"}, {"role": "user", "content": "more"}]
+    again = builder.chat(ChatInput(talk))
+    assert again.tokens[: len(prompt.tokens) + len(odd)] == prompt.tokens + odd
