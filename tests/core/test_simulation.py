@@ -1,4 +1,4 @@
-"""The whole scheduler on the fake engine: random arrivals, cancels, faults and pressure, books checked at every turn."""
+"""The whole scheduler on the fake engine: random arrivals, cancels, faults, pressure; books checked at every turn."""
 
 from __future__ import annotations
 
@@ -60,6 +60,7 @@ class World:
             max_tokens=rng.choice([None, 1, rng.randrange(1, 60)]),
             reuse=rng.random() < 0.9,
             write=rng.random() < 0.9,
+            salt=rng.choice(["", "", "", "other"]),
         )
         self.submits[submit.id] = submit
         self.said[submit.id] = []

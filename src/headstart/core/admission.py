@@ -47,9 +47,7 @@ class Admission:
     def wait_or_match(self, request: Request, running: Sequence[Request], now: float) -> Match | None:
         """Where the request resumes, or None while it waits for a leader."""
         match = self._match(request)
-        leader = None
-        if request.submit.reuse and self.rules.shares:
-            leader = find_leader(request, running, self.rules, match.position, len(request.tokens) - 1)
+        leader = find_leader(request, running, self.rules, match.position)
         if leader is not None and self._keeps_waiting(request, leader, running, now):
             return None
         if request.state is State.WAITING:
@@ -57,10 +55,7 @@ class Admission:
         return match
 
     def _match(self, request: Request) -> Match:
-        if not request.submit.reuse:
-            return Match()
-        limit = len(request.tokens) - 1  # at least one token is computed, for its logits
-        return find_match(self.device, self.rules, self.snapshots, request.tokens, limit)
+        return find_match(self.device, self.rules, self.snapshots, request)
 
     def _keeps_waiting(self, request: Request, leader: Leader, running: Sequence[Request], now: float) -> bool:
         """Wait for ``leader``, within a bound that its expected time sets. A wait in vain is not repeated."""
@@ -122,7 +117,7 @@ class Admission:
         return self.device.cells(request.remaining + left)
 
     def _start(self, request: Request, match: Match, now: float) -> None:
-        seq = request.seq = self.device.start(request.id)
+        seq = request.seq = self.device.start(request.id, request.submit.salt)
         if match.donor is not None:
             self.keeper.touch(match.donor, match.position, now)
             self.device.attach(seq, match.donor, match.position, match.snapshot)

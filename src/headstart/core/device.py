@@ -37,6 +37,7 @@ class Device:
         self.tree = ExtentTree()
         self.holders: dict[SeqId, Holder] = {}
         self.running: dict[SeqId, RequestId] = {}
+        self._salts: dict[SeqId, str] = {}  # of the running ones; a path keeps its own
         self._free = list(range(n_seq - 1, -1, -1))
         self._actions: list[Action] = []
         self._made_by: dict[SeqId, Attach | Hold] = {}  # what filled a sequence that is still what it was filled with
@@ -65,10 +66,10 @@ class Device:
 
     # ---- changing
 
-    def start(self, request: RequestId) -> SeqId:
+    def start(self, request: RequestId, salt: str = "") -> SeqId:
         """Give ``request`` an empty sequence. The caller has made sure that one is free."""
         seq = self._free.pop()
-        self.running[seq] = request
+        self.running[seq], self._salts[seq] = request, salt
         return seq
 
     def attach(self, seq: SeqId, src: SeqId, position: int, snapshot: int | None = None) -> None:
@@ -87,11 +88,11 @@ class Device:
 
     def append(self, seq: SeqId, tokens: list[Token] | tuple[Token, ...]) -> None:
         """The engine has computed ``tokens`` on ``seq``."""
-        self.tree.append(seq, tokens)
+        self.tree.append(seq, tokens, self._salts[seq])
 
     def settle(self, seq: SeqId, now: float) -> Holder | None:
         """The request on ``seq`` is over: the sequence stays as a holder. None when it had computed nothing."""
-        del self.running[seq]
+        del self.running[seq], self._salts[seq]
         tokens = self.tree.length(seq)
         if tokens == 0:
             self._free.append(seq)
@@ -114,6 +115,7 @@ class Device:
         self.tree.remove(seq)
         self._made_by.pop(seq, None)
         self.running.pop(seq, None)
+        self._salts.pop(seq, None)
         self.holders.pop(seq, None)
         self._free.append(seq)
         return before - self.used_cells

@@ -7,8 +7,8 @@ sequence is the path from the root to its *tail*, and two sequences that share a
                  (head)                   └── [14000, 14090) owners 2        9 holds the head alone
 
 Sharing adds an owner to the extents it covers and splits the last one; removing takes the owner away; an extent
-without owners frees its cells. Sharing tags cells and never copies them, so ``used`` is the exact number of cells in
-use in a library that has no call to ask.
+without owners frees its cells. Paths of different *salts* never meet, whatever their tokens. Sharing tags cells and
+never copies them, so ``used`` is the exact number of cells in use in a library that has no call to ask.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ExtentTree:
     """Owner of the cell accounting. Sequences come into being by `append` or `share` and end by `remove`."""
 
     def __init__(self) -> None:
-        self._root = Extent(None, 0, array("i"), set())
+        self._roots: dict[str, Extent] = {}
         self._tails: dict[SeqId, Extent] = {}
         self.used = 0
 
@@ -70,6 +70,13 @@ class ExtentTree:
         tail = self._tails.get(seq)
         return tail.end if tail else 0
 
+    def salt(self, seq: SeqId) -> str:
+        """The salt of the path that ``seq`` lies on."""
+        node = self._tails[seq]
+        while node.parent is not None:
+            node = node.parent
+        return next(salt for salt, root in self._roots.items() if root is node)
+
     def sequences(self) -> frozenset[SeqId]:
         return frozenset(self._tails)
 
@@ -77,7 +84,7 @@ class ExtentTree:
         """Extents of ``seq`` from the first position to its tail."""
         found: list[Extent] = []
         node = self._tails.get(seq)
-        while node is not None and node is not self._root:
+        while node is not None and node.parent is not None:
             found.append(node)
             node = node.parent
         return found[::-1]
@@ -94,7 +101,7 @@ class ExtentTree:
     def own_cells(self, seq: SeqId) -> int:
         """Cells that ``seq`` shares with nobody. Owners only shrink towards the tail, so the walk stops early."""
         cells, node = 0, self._tails.get(seq)
-        while node is not None and node is not self._root and len(node.owners) == 1:
+        while node is not None and node.parent is not None and len(node.owners) == 1:
             cells += len(node.tokens)
             node = node.parent
         return cells
@@ -110,12 +117,13 @@ class ExtentTree:
                 return self.ends_at(extent)
         return []
 
-    def walk(self, tokens: TokenArray) -> Iterator[tuple[Extent, int]]:
+    def walk(self, tokens: TokenArray, salt: str = "") -> Iterator[tuple[Extent, int]]:
         """Every extent that ``tokens`` enters, with the number of leading tokens (from position 0) equal up to there.
 
         Equal paths can exist twice (computed while sharing was off), so more than one branch may be yielded.
         """
-        stack = list(self._root.children)
+        root = self._roots.get(salt)
+        stack = list(root.children) if root is not None else []
         while stack:
             extent = stack.pop()
             common = common_prefix(extent.view(), tokens[extent.start :])
@@ -125,18 +133,14 @@ class ExtentTree:
             if extent.start + common == extent.end:
                 stack.extend(extent.children)
 
-    def depth(self, tokens: TokenArray) -> int:
-        """The longest prefix of ``tokens`` whose cells are on the device."""
-        return max((matched for _, matched in self.walk(tokens)), default=0)
-
     # ---- changing
 
-    def append(self, seq: SeqId, tokens: Sequence[Token]) -> None:
-        """``seq`` computed ``tokens`` after its last position, in cells of its own."""
+    def append(self, seq: SeqId, tokens: Sequence[Token], salt: str = "") -> None:
+        """``seq`` computed ``tokens`` after its last position, in cells of its own; an empty one starts in ``salt``."""
         if not len(tokens):
             return
-        tail = self._tails.get(seq, self._root)
-        if tail is self._root or tail.children or tail.owners != {seq}:
+        tail = self._tails.get(seq) or self._roots.setdefault(salt, Extent(None, 0, array("i"), set()))
+        if tail.parent is None or tail.children or tail.owners != {seq}:
             grown = Extent(tail, tail.end, array("i", tokens), {seq})
             tail.children.append(grown)
             self._tails[seq] = grown
@@ -150,9 +154,8 @@ class ExtentTree:
         assert 0 < position <= self.length(src), f"{position} is not inside sequence {src}"
         node = self._cut(self._tails[src], position)
         self._tails[dst] = node
-        while node is not self._root:
+        while node.parent is not None:
             node.owners.add(dst)
-            assert node.parent is not None
             node = node.parent
 
     def truncate(self, seq: SeqId, position: int) -> None:
@@ -169,34 +172,36 @@ class ExtentTree:
     def remove(self, seq: SeqId) -> None:
         """``seq`` leaves; cells that nobody else owns become free. An unknown sequence is empty already."""
         if seq in self._tails:
-            self._disown(seq, self._root)
+            self._disown(seq, None)
             del self._tails[seq]
 
-    def _disown(self, seq: SeqId, until: Extent) -> None:
-        """Take ``seq`` off its extents from the tail up to but not including ``until``."""
+    def _disown(self, seq: SeqId, until: Extent | None) -> None:
+        """Take ``seq`` off its extents from the tail up to but not including ``until`` (None: off all of them)."""
         node = self._tails[seq]
-        surviving: Extent | None = None
-        while node is not until:
+        surviving: Extent | None = until
+        while node is not until and node.parent is not None:
             parent = node.parent
-            assert parent is not None
             node.owners.discard(seq)
             if node.owners:
-                surviving = surviving or node
+                surviving = node if surviving is until else surviving
             else:
                 assert not node.children, "a child's owners own its parent too"
                 self.used -= len(node.tokens)
                 parent.children.remove(node)
             node = parent
-        self._join(surviving or until, leaving=seq)
+        if surviving is not None:
+            self._join(surviving, leaving=seq)
+        elif not node.children:
+            self._roots = {salt: root for salt, root in self._roots.items() if root is not node}
 
     def _join(self, upper: Extent, leaving: SeqId) -> None:
         """Merge ``upper`` with its only child if nothing ends between them any more, so that splits do not pile up."""
-        if upper is self._root or len(upper.children) != 1:
+        if upper.parent is None or len(upper.children) != 1:
             return
         if any(self._tails[seq] is upper for seq in upper.owners if seq != leaving) or leaving in upper.owners:
             return
         (lower,) = upper.children
-        assert lower.owners == upper.owners and upper.parent is not None
+        assert lower.owners == upper.owners
         lower.parent, lower.start, lower.tokens = upper.parent, upper.start, upper.tokens + lower.tokens
         upper.parent.children[upper.parent.children.index(upper)] = lower
 
@@ -220,7 +225,7 @@ class ExtentTree:
     # ---- proof
 
     def _extents(self) -> Iterator[Extent]:
-        stack = list(self._root.children)
+        stack = [extent for root in self._roots.values() for extent in root.children]
         while stack:
             extent = stack.pop()
             yield extent
@@ -234,7 +239,7 @@ class ExtentTree:
             parent = extent.parent
             assert parent is not None and extent.tokens and extent.owners
             assert extent.start == parent.end
-            assert parent is self._root or extent.owners <= parent.owners
+            assert parent.parent is None or extent.owners <= parent.owners
         owned: dict[SeqId, int] = {}
         for extent in extents:
             for seq in extent.owners:

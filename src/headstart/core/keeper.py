@@ -57,10 +57,10 @@ class Keeper:
 
     def _save(self, seq: SeqId, why: CutReason, now: float) -> None:
         """Copy the state of ``seq`` as it stands to the host, unless it is there already or none is wanted."""
-        tokens = self.device.tree.tokens(seq)
-        if not self.snapshots.enabled or self.snapshots.has(tokens):
+        tokens, salt = self.device.tree.tokens(seq), self.device.tree.salt(seq)
+        if not self.snapshots.enabled or self.snapshots.has(tokens, salt):
             return
-        saved, gone = self.snapshots.add(tokens, why, now)
+        saved, gone = self.snapshots.add(tokens, why, now, salt)
         for snapshot in gone:
             self.device.note(Forget(snapshot))
         self.device.note(Save(seq, saved.position, saved.id))

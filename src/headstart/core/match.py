@@ -4,11 +4,11 @@ compute more. Pure reading; nothing here changes a book or a timestamp."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..types import RequestId, SeqId, Source
 from .device import Device
-from .extents import TokenArray, common_prefix
+from .extents import common_prefix
 from .requests import Request, State
 from .rules import Rules
 from .snapshots import Snapshots
@@ -40,58 +40,65 @@ class Leader:
     position: int
 
 
-def find_match(device: Device, rules: Rules, snapshots: Snapshots, tokens: TokenArray, limit: int) -> Match:
-    """The longest prefix of ``tokens``, at most ``limit`` long, that a new sequence can start from.
+def find_match(device: Device, rules: Rules, snapshots: Snapshots, request: Request) -> Match:
+    """The longest prefix that the request can start from. At least its last token is left to compute, for its logits.
 
     Among equally long ones an idle donor wins over a running one, and a device state over a saved one.
     """
-    best = Match()
-    depth = 0
-    if not rules.shares:
-        return best
-    for extent, matched in device.tree.walk(tokens):
+    if not (rules.shares and request.submit.reuse):
+        return Match()
+    best, depth = Match(), 0
+    for extent, matched in device.tree.walk(request.tokens, request.submit.salt):
         depth = max(depth, matched)
         if rules.anywhere:
-            position, donors = min(matched, limit), list(extent.owners)
-        elif matched == extent.end and matched <= limit:
+            position, donors = min(matched, request.limit), list(extent.owners)
+        elif matched == extent.end and matched <= request.limit:
             position, donors = matched, device.tree.ends_at(extent)
         else:
             continue
-        if donors and position > 0 and (position > best.position or best.source is Source.ATTACH):
-            donor = next((seq for seq in donors if seq in device.holders), donors[0])
-            source = Source.HOLDER if donor in device.holders else Source.ATTACH
-            if position > best.position or source is Source.HOLDER and position == best.position:
-                best = Match(position, donor, source, device.tree.length(donor))
-    best = _or_snapshot(device, rules, snapshots, tokens, min(limit, depth), best)
-    return Match(best.position, best.donor, best.source, best.donor_tokens, best.snapshot, depth)
+        best = max(best, _from_donors(device, position, donors), key=_preference)
+    saved = _from_snapshot(device, rules, snapshots, request, above=best.position)
+    return replace(saved or best, depth=depth)
 
 
-def _or_snapshot(
-    device: Device, rules: Rules, snapshots: Snapshots, tokens: TokenArray, limit: int, best: Match
-) -> Match:
-    """A saved state further along than ``best``, under the cells of whoever has that prefix."""
-    if not rules.state:
-        return best
-    saved = snapshots.find(tokens, limit, above=best.position)
+def _preference(match: Match) -> tuple[int, bool]:
+    return match.position, match.source is Source.HOLDER
+
+
+def _from_donors(device: Device, position: int, donors: list[SeqId]) -> Match:
+    if not donors or position <= 0:
+        return Match()
+    donor = next((seq for seq in donors if seq in device.holders), donors[0])
+    source = Source.HOLDER if donor in device.holders else Source.ATTACH
+    return Match(position, donor, source, device.tree.length(donor))
+
+
+def _from_snapshot(device: Device, rules: Rules, snapshots: Snapshots, request: Request, above: int) -> Match | None:
+    """A saved state further along than ``above``, under the cells of whoever has that prefix."""
+    saved = snapshots.find(request.tokens, request.limit, above, request.submit.salt) if rules.state else None
     if saved is None:
-        return best
-    for extent, matched in device.tree.walk(tokens):
+        return None
+    for extent, matched in device.tree.walk(request.tokens, request.submit.salt):
         if matched >= saved.position:
             donor = next(iter(extent.owners))
             return Match(saved.position, donor, Source.SNAPSHOT, device.tree.length(donor), saved.id)
-    return best
+    return None
 
 
-def find_leader(request: Request, running: Iterable[Request], rules: Rules, have: int, limit: int) -> Leader | None:
+def find_leader(request: Request, running: Iterable[Request], rules: Rules, have: int) -> Leader | None:
     """The running prefill that will cover most of this prompt, if it covers enough more than ``have``.
 
     Where states count, a leader that has already passed the point where the prompts part is of no use.
     """
     best: Leader | None = None
+    if not (rules.shares and request.submit.reuse):
+        return best
     for other in running:
         if other.state is not State.PREFILL or other.id in request.not_again:
             continue
-        shared = min(common_prefix(other.tokens[: other.target], request.tokens), limit)
+        if other.submit.salt != request.submit.salt:
+            continue
+        shared = min(common_prefix(other.tokens[: other.target], request.tokens), request.limit)
         ahead = rules.anywhere or other.position <= shared
         if ahead and shared - have >= WORTH_WAITING and (best is None or shared > best.position):
             best = Leader(other.id, shared)

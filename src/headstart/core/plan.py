@@ -96,6 +96,11 @@ class Step:
     prefills: tuple[Prefill, ...] = ()
 
     @property
+    def entries(self) -> tuple[Decode | Prefill, ...]:
+        """All of it, in batch order."""
+        return (*self.decodes, *self.prefills)
+
+    @property
     def n_tokens(self) -> int:
         return len(self.decodes) + sum(len(p.tokens) for p in self.prefills)
 

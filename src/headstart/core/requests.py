@@ -97,9 +97,9 @@ class Request:
         return max(0, self.target - self.position)
 
     @property
-    def room_wanted(self) -> int:
-        """Tokens that it may still add to the cache if it generates all that it asked for."""
-        return self.remaining + self.max_new - len(self.generated)
+    def limit(self) -> int:
+        """The longest prefix that can be reused: at least one token is computed, for its logits."""
+        return len(self.tokens) - 1
 
     def push(self, token: Token) -> None:
         """A token was sampled; it will be computed by the next decode."""

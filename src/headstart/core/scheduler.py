@@ -174,7 +174,7 @@ class Scheduler:
         return free
 
     def _preempt(self, request: Request, now: float) -> None:
-        """Take the request's cells and put it at the head of the queue, where it resumes from what others still hold."""
+        """Take the request's cells and put it first in the queue, to resume from what others still hold."""
         assert request.seq is not None
         self._events.append(Preempted(request.id, request.position))
         self.running.remove(request)
@@ -189,7 +189,7 @@ class Scheduler:
         """The step was computed: book its tokens and pass the sampled ones on."""
         self.pace.observe(step, ms)
         by_id = {r.id: r for r in self.running}
-        for entry in (*step.decodes, *step.prefills):
+        for entry in step.entries:
             request = by_id[entry.request]
             tokens = (entry.token,) if isinstance(entry, Decode) else entry.tokens
             self.device.append(entry.seq, tokens)
@@ -264,7 +264,7 @@ class Scheduler:
         if len(self.running) > 1:
             self._preempt(max(self.running, key=lambda r: r.arrived), now)
             return
-        for entry in (*step.decodes, *step.prefills):
+        for entry in step.entries:
             message = "The cache has no room left for this request."
             self.fail(entry.request, Failed(id=entry.request, message=message, status=503), now)
 

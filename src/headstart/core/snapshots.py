@@ -25,6 +25,7 @@ class Saved:
     why: CutReason
     size: int
     used: float
+    salt: str = ""
     hits: int = 0
 
     @property
@@ -51,22 +52,22 @@ class Snapshots:
     def enabled(self) -> bool:
         return 0 < self.state_bytes <= self.budget
 
-    def find(self, tokens: TokenArray, limit: int, above: int = 0) -> Saved | None:
+    def find(self, tokens: TokenArray, limit: int, above: int = 0, salt: str = "") -> Saved | None:
         """The longest saved prefix of ``tokens`` with ``above`` < position <= ``limit``."""
         best: Saved | None = None
         for saved in self._saved.values():
             p = saved.position
-            longer = above < p <= min(limit, len(tokens)) and (best is None or p > best.position)
+            longer = saved.salt == salt and above < p <= min(limit, len(tokens)) and (best is None or p > best.position)
             if longer and saved.tokens[-1] == tokens[p - 1] and np.array_equal(saved.tokens, tokens[:p]):
                 best = saved
         return best
 
-    def has(self, tokens: TokenArray) -> bool:
-        return self.find(tokens, len(tokens), above=len(tokens) - 1) is not None
+    def has(self, tokens: TokenArray, salt: str) -> bool:
+        return self.find(tokens, len(tokens), len(tokens) - 1, salt) is not None
 
-    def add(self, tokens: TokenArray, why: CutReason, now: float) -> tuple[Saved, list[int]]:
+    def add(self, tokens: TokenArray, why: CutReason, now: float, salt: str = "") -> tuple[Saved, list[int]]:
         """Book a state for ``tokens``. Returns it with the ids that had to be given up for it."""
-        saved = Saved(self._next, tokens, why, self.state_bytes, now)
+        saved = Saved(self._next, tokens, why, self.state_bytes, now, salt)
         self._next += 1
         gone: list[int] = []
         while self._saved and self.bytes_used + saved.size > self.budget:
@@ -90,7 +91,7 @@ class Snapshots:
 
     def _gap(self, saved: Saved) -> int:
         """Tokens between this state and the nearest earlier one on the same path: what losing it would cost."""
-        below = self.find(saved.tokens, saved.position - 1)
+        below = self.find(saved.tokens, saved.position - 1, 0, saved.salt)
         return saved.position - (below.position if below else 0)
 
     def _age_rank(self, saved: Saved) -> int:
@@ -99,5 +100,5 @@ class Snapshots:
     def check(self) -> None:
         """Booked bytes never exceed the budget, and no prefix is saved twice."""
         assert self.bytes_used <= max(self.budget, 0) or len(self._saved) <= 1
-        keys = [s.tokens.tobytes() for s in self._saved.values()]
+        keys = [(s.salt, s.tokens.tobytes()) for s in self._saved.values()]
         assert len(keys) == len(set(keys)), "a prefix is saved twice"

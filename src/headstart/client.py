@@ -1,0 +1,275 @@
+"""The front's handle on the worker process: starts it, watches it, speaks with it, and starts it again when it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Literal
+
+import structlog
+import zmq
+import zmq.asyncio
+
+from .channel import encoder, replies
+from .config import Config
+from .errors import EngineError, RequestError, StartupError
+from .events import Event
+from .messages import (
+    Abort,
+    Command,
+    Failed,
+    Fatal,
+    Finished,
+    Happened,
+    Inspect,
+    ModelInfo,
+    Progress,
+    Ready,
+    Reply,
+    Sampled,
+    Shutdown,
+    Snapshot,
+    Started,
+    Submit,
+)
+from .types import RequestId
+
+Answer = Started | Progress | Sampled | Finished
+DEATHS_ALLOWED = 2  # a request that was running at this many of the worker's deaths is refused from then on
+STOP_SECONDS = 10.0
+log = structlog.get_logger("headstart.client")
+
+
+class Client:
+    """One worker. `generate` may be called from many tasks of one event loop."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._directory = tempfile.TemporaryDirectory(prefix="headstart-")
+        self._context = zmq.asyncio.Context()
+        self._process: asyncio.subprocess.Process | None = None
+        self._socket: zmq.asyncio.Socket | None = None
+        self._supervisor: asyncio.Task[None] | None = None
+        self._streams: dict[RequestId, asyncio.Queue[Reply | EngineError]] = {}
+        self._running: dict[RequestId, str] = {}  # fingerprints of admitted requests
+        self._deaths: Counter[str] = Counter()
+        self._inspections: dict[int, asyncio.Future[Snapshot]] = {}
+        self._subscribers: list[Callable[[Event], None]] = []
+        self._generation = 0
+        self.state: Literal["loading", "ready", "down"] = "loading"
+        self.model: ModelInfo | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the worker, while there is one."""
+        return self._process.pid if self._process is not None else None
+
+    def subscribe(self, callback: Callable[[Event], None]) -> None:
+        """Call ``callback`` with every event of the worker, on the event loop."""
+        self._subscribers.append(callback)
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Start the worker and wait until its model is loaded. Raises `StartupError` with the worker's one line."""
+        await self._launch()
+        self._supervisor = asyncio.create_task(self._supervise())
+
+    async def _launch(self) -> None:
+        self._generation += 1
+        endpoint = f"ipc://{Path(self._directory.name) / str(self._generation)}"
+        self._socket = self._context.socket(zmq.PAIR)
+        self._socket.set_hwm(0)
+        self._socket.bind(endpoint)
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "headstart.worker", endpoint, stdin=asyncio.subprocess.PIPE
+        )
+        assert self._process.stdin is not None
+        self._process.stdin.write(self._config.model_dump_json().encode())
+        self._process.stdin.close()
+        died = asyncio.create_task(self._process.wait())
+        first = asyncio.create_task(self._receive())
+        try:
+            await asyncio.wait({died, first}, return_when=asyncio.FIRST_COMPLETED)
+            if not first.done():
+                raise StartupError(f"the worker ended while it was loading the model (exit status {died.result()})")
+            match first.result()[0]:
+                case Ready(model):
+                    self.model, self.state = model, "ready"
+                case Fatal(message):
+                    raise StartupError(message)
+        finally:
+            first.cancel()
+            died.cancel()
+
+    async def _supervise(self) -> None:
+        """Pass replies on; when the worker is gone, end what was open with a clean error and start another."""
+        while True:
+            process = self._process
+            assert process is not None
+            died = asyncio.create_task(process.wait())
+            reading = asyncio.create_task(self._read())
+            await asyncio.wait({died, reading}, return_when=asyncio.FIRST_COMPLETED)
+            reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reading
+            self._worker_died(await died)
+            await self._relaunch()
+
+    def _worker_died(self, status: int) -> None:
+        self.state = "down"
+        log.error("the worker died", status=status, open_requests=len(self._streams))
+        self._deaths.update(self._running.values())
+        for queue in self._streams.values():
+            queue.put_nowait(EngineError("The worker process died while it served this request.", status=503))
+        for future in self._inspections.values():
+            future.cancel()
+        self._inspections.clear()
+
+    async def _relaunch(self) -> None:
+        """Start another worker, trying again with growing pauses for as long as it takes."""
+        pause = 0.5
+        while True:
+            if self._socket is not None:
+                self._socket.close(linger=0)
+            try:
+                await self._launch()
+            except StartupError as error:
+                log.error("the worker cannot start again", reason=str(error), retry_s=pause)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, 30.0)
+            else:
+                log.warning("the worker is back", pid=self.pid)
+                return
+
+    async def stop(self) -> None:
+        """End open requests with a clean error, then the worker: by message, then by signal."""
+        if self._supervisor is not None:
+            self._supervisor.cancel()
+            await asyncio.gather(self._supervisor, return_exceptions=True)
+        self.state = "down"
+        for queue in self._streams.values():
+            queue.put_nowait(EngineError("The server is shutting down.", status=503))
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            await self._end(process)
+        if self._socket is not None:
+            self._socket.close(linger=0)
+        self._context.destroy(linger=0)
+        self._directory.cleanup()
+
+    async def _end(self, process: asyncio.subprocess.Process) -> None:
+        with contextlib.suppress(zmq.ZMQError, asyncio.TimeoutError):
+            await asyncio.wait_for(self._send(Shutdown()), 1.0)
+        for give_up in (process.terminate, process.kill):
+            try:
+                await asyncio.wait_for(process.wait(), STOP_SECONDS)
+                return
+            except TimeoutError:
+                with contextlib.suppress(ProcessLookupError):
+                    give_up()
+        await process.wait()
+
+    # ---- wire
+
+    async def _send(self, command: Command) -> None:
+        assert self._socket is not None
+        await self._socket.send(encoder.encode([command]))
+
+    async def _receive(self) -> list[Reply]:
+        assert self._socket is not None
+        return replies.decode(await self._socket.recv())
+
+    async def _read(self) -> None:
+        while True:
+            for reply in await self._receive():
+                self._dispatch(reply)
+
+    def _dispatch(self, reply: Reply) -> None:
+        match reply:
+            case Happened(events):
+                for event in events:
+                    for callback in self._subscribers:
+                        callback(event)
+            case Snapshot():
+                future = self._inspections.pop(reply.nonce, None)
+                if future is not None and not future.done():
+                    future.set_result(reply)
+            case Started() | Progress() | Sampled() | Finished() | Failed():
+                queue = self._streams.get(reply.id)
+                if queue is not None:
+                    queue.put_nowait(reply)
+
+    # ---- requests
+
+    async def generate(self, work: Submit) -> AsyncIterator[Answer]:
+        """Replies to ``work``, `Started` first and `Finished` last. Closing the iterator earlier aborts the request.
+
+        Raises `RequestError` when the worker will not serve it, `EngineError` when it cannot.
+        """
+        if self.state != "ready":
+            raise EngineError(f"The model is {'loading' if self.state == 'loading' else 'restarting'}.", status=503)
+        fingerprint = hashlib.blake2b(encoder.encode([work.tokens, work.sampling]), digest_size=16).hexdigest()
+        if self._deaths[fingerprint] >= DEATHS_ALLOWED:
+            raise RequestError(
+                f"This request was running each of the {DEATHS_ALLOWED} times that the worker died; it is refused.",
+                code="request_kills_worker",
+            )
+        queue: asyncio.Queue[Reply | EngineError] = asyncio.Queue()
+        self._streams[work.id] = queue
+        ended = False
+        try:
+            await self._send(work)
+            while not ended:
+                reply = await queue.get()
+                ended = isinstance(reply, EngineError | Failed | Finished)
+                if isinstance(reply, Started):
+                    self._running[work.id] = fingerprint
+                yield _answer(reply)
+        finally:
+            self._streams.pop(work.id, None)
+            self._running.pop(work.id, None)
+            if not ended:
+                await self.abort(work.id)
+
+    async def abort(self, id: RequestId) -> None:
+        """Stop a request within one step; what it has computed is kept. `generate` still yields its `Finished`."""
+        if self.state == "ready":
+            await self._send(Abort(id))
+
+    async def inspect(self) -> Snapshot:
+        """The worker's state between two steps. Raises `EngineError` while there is no worker."""
+        if self.state != "ready":
+            raise EngineError("The worker is not running.", status=503)
+        nonce = max(self._inspections, default=0) + 1
+        future: asyncio.Future[Snapshot] = asyncio.get_running_loop().create_future()
+        self._inspections[nonce] = future
+        await self._send(Inspect(nonce))
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.cancelled():
+                raise EngineError("The worker died.", status=503) from None
+            raise
+        finally:
+            self._inspections.pop(nonce, None)
+
+
+def _answer(reply: Reply | EngineError) -> Answer:
+    """The reply itself, or the error that it stands for."""
+    if isinstance(reply, EngineError):
+        raise reply
+    if isinstance(reply, Failed):
+        if reply.status >= 500:
+            raise EngineError(reply.message, status=reply.status)
+        raise RequestError(
+            reply.message, status=reply.status, kind=reply.kind, code=reply.code, retry_after=reply.retry_after
+        )
+    assert isinstance(reply, Answer)
+    return reply

@@ -1,0 +1,122 @@
+"""The worker process: owns the model, reads commands, takes turns, sends replies. The one place that owns time.
+
+Started by `client.Client` as ``python -m headstart.worker ENDPOINT`` with the settings as JSON on standard input. It
+ends when it is told to, or when the front is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+
+import zmq
+
+from .channel import commands, encoder
+from .config import Config
+from .core.admission import Limits
+from .core.device import Device
+from .core.pace import Pace
+from .core.rules import rules_for
+from .core.scheduler import Scheduler
+from .core.snapshots import Snapshots
+from .driver import Driver
+from .engine.protocol import Engine
+from .errors import StartupError
+from .messages import Abort, Command, Fatal, Happened, Inspect, Ready, Reply, Shutdown, Submit
+
+IDLE_MS = 500  # how often an idle worker looks whether the front is still there
+log = logging.getLogger(__name__)
+
+
+def build_driver(engine: Engine, config: Config) -> Driver:
+    """Core and engine for these settings."""
+    info = engine.info
+    rules = rules_for(info.kind, sharing=info.sharing)
+    limits = Limits(
+        n_ctx=info.n_ctx,
+        parallel=config.parallel,
+        max_queue=config.max_queue,
+        reserve=max(256, info.n_ctx // (4 * config.parallel)),
+    )
+    device = Device(info.n_seq, info.n_ctx, counts_cells=rules.cells)
+    snapshots = Snapshots(config.cache_states << 20, info.state_bytes)
+    pace = Pace(min(config.batch_size, config.ubatch_size), config.step_ms)
+    return Driver(engine, Scheduler(limits, rules, device, snapshots, pace))
+
+
+class Worker:
+    """The loop: inbox, turn, outbox."""
+
+    def __init__(self, socket: zmq.Socket[bytes], driver: Driver, front: int) -> None:
+        self._socket, self._driver, self._front = socket, driver, front
+        self._stopping = False
+        self._outbox: list[Reply] = []
+
+    def run(self) -> None:
+        """Work until told to stop or left alone."""
+        busy = False
+        while not self._stopping and os.getppid() == self._front:
+            if busy or self._socket.poll(IDLE_MS):
+                self._read()
+            busy = not self._stopping and self._driver.turn(time.monotonic())
+            # A waiting request's deadline passes without a message; queued work alone is no reason to spin.
+            self._send()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                message = self._socket.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            for command in commands.decode(message):
+                self._obey(command)
+
+    def _obey(self, command: Command) -> None:
+        match command:
+            case Submit():
+                self._driver.submit(command, time.monotonic())
+            case Abort(request):
+                self._driver.abort(request, time.monotonic())
+            case Inspect(nonce):
+                self._outbox.append(self._driver.view(nonce))
+            case Shutdown():
+                self._stopping = True
+
+    def _send(self) -> None:
+        replies, events = self._driver.take()
+        replies += self._outbox
+        self._outbox = []
+        if events:
+            replies.append(Happened(events))
+        if replies:
+            self._socket.send(encoder.encode(replies))
+
+
+def main() -> None:
+    """Load the model, say so or why not, and work."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the front says when to stop
+    front = os.getppid()
+    config = Config.model_validate_json(sys.stdin.buffer.read())
+    context = zmq.Context()
+    socket = context.socket(zmq.PAIR)
+    socket.set_hwm(0)
+    socket.connect(sys.argv[1])
+    try:
+        from .engine.load import load_engine
+
+        engine = load_engine(config)
+    except StartupError as error:
+        socket.send(encoder.encode([Fatal(str(error))]))
+    else:
+        socket.send(encoder.encode([Ready(engine.info, os.getpid())]))
+        Worker(socket, build_driver(engine, config), front).run()
+        engine.shutdown()
+    socket.close(linger=1000)
+    context.term()
+
+
+if __name__ == "__main__":
+    main()
