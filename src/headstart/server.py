@@ -23,7 +23,7 @@ from .engine import grammar
 from .engine.vocab import Vocabulary, tokenizing_pool
 from .errors import StartupError
 from .ops import banner
-from .ops.log import EventLog, LibraryLines
+from .ops.log import EventLog
 from .ops.metrics import Metrics
 
 # Agents keep connections open between turns; closing first makes their next request fail now and then.
@@ -43,7 +43,7 @@ class _Server:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._log = EventLog(config.log_format, config.log_level)
-        LibraryLines.install(self._log, config.log_level)
+        self._log.install()
         self._metrics = Metrics()
         self._client = Client(config)
         self._client.subscribe(self._metrics.handle)

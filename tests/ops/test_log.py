@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from typing import get_args
 
 import pytest
+import structlog
 
 from headstart import events
-from headstart.ops.log import EventLog, Format, Level, LibraryLines
+from headstart.ops.log import EventLog, Format, Level
 from headstart.types import FinishReason
 
 DONE = events.Done("r1", FinishReason.STOP, prompt_tokens=10, generated=5, predicted_ms=12.3456)
@@ -82,11 +83,13 @@ def root() -> Iterator[logging.Logger]:
     logger.handlers[:], level, our_level = before
     logger.setLevel(level)
     ours.setLevel(our_level)
+    structlog.reset_defaults()
 
 
-def test_library_records_come_out_the_same_way(root: logging.Logger) -> None:
+def test_everything_logged_elsewhere_comes_out_the_same_way(root: logging.Logger) -> None:
     out = io.StringIO()
-    LibraryLines.install(EventLog("json", "info", out), "info")
+    EventLog("json", "info", out).install()
+    structlog.get_logger("headstart.client").error("the worker died", status=-6)
     logging.getLogger("headstart.client").info("worker is back")
     logging.getLogger("uvicorn.access").info("GET /")
     logging.getLogger("uvicorn.error").warning("Invalid HTTP request %s", "received\n")
@@ -95,7 +98,9 @@ def test_library_records_come_out_the_same_way(root: logging.Logger) -> None:
     except ValueError:
         logging.getLogger("asyncio").exception("task failed")
     records = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert records[0]["status"] == -6
     assert [(record["event"], record["level"]) for record in records] == [
+        ("the worker died", "error"),
         ("worker is back", "info"),
         ("Invalid HTTP request received\n", "warning"),
         ("task failed", "error"),

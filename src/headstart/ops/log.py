@@ -36,18 +36,36 @@ class EventLog:
     """A subscriber that writes events to ``out`` (default: stderr), `line` writes anything else."""
 
     def __init__(self, form: Format = "pretty", level: Level = "info", out: TextIO | None = None) -> None:
-        out = out if out is not None else sys.stderr
+        self._out = out if out is not None else sys.stderr
         self._threshold = _severity(level)
+        self._processors: list[structlog.types.Processor] = [
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *_renderer(form, colors=self._out.isatty()),
+        ]
+        self._wrapper = structlog.make_filtering_bound_logger(self._threshold)
         self._log = structlog.wrap_logger(
-            structlog.PrintLogger(out),
-            processors=[
-                structlog.processors.add_log_level,
-                structlog.processors.TimeStamper(fmt="iso", utc=True),
-                *_renderer(form, colors=out.isatty()),
-            ],
-            wrapper_class=structlog.make_filtering_bound_logger(self._threshold),
+            structlog.PrintLogger(self._out),
+            processors=self._processors,
+            wrapper_class=self._wrapper,
             cache_logger_on_first_use=True,
         )
+
+    def install(self) -> None:
+        """Take in what this process logs elsewhere: structlog's loggers, and the standard library's.
+
+        Of the latter, everything that this package logs from the log's level on, and warnings of others.
+        """
+        structlog.configure(
+            processors=self._processors,
+            wrapper_class=self._wrapper,
+            logger_factory=lambda *_names: structlog.PrintLogger(self._out),
+            cache_logger_on_first_use=False,
+        )
+        root = logging.getLogger()
+        root.addHandler(_Records(self))
+        root.setLevel(logging.WARNING)
+        logging.getLogger("headstart").setLevel(self._threshold)
 
     def handle(self, event: events.Event) -> None:
         """Write one event, at the level that suits its kind; a request that failed is a warning."""
@@ -66,22 +84,12 @@ class EventLog:
         self._log.log(_severity(level), what, **fields)
 
 
-class LibraryLines(logging.Handler):
+class _Records(logging.Handler):
     """Takes records of the standard library's logging (ours, uvicorn's, asyncio's) into the same log."""
 
     def __init__(self, log: EventLog) -> None:
         super().__init__()
         self._log = log
-
-    @classmethod
-    def install(cls, log: EventLog, level: Level) -> LibraryLines:
-        """Take everything this package logs from ``level`` on, and what others log from warnings on."""
-        handler = cls(log)
-        root = logging.getLogger()
-        root.addHandler(handler)
-        root.setLevel(logging.WARNING)
-        logging.getLogger("headstart").setLevel(_severity(level))
-        return handler
 
     def emit(self, record: logging.LogRecord) -> None:
         level: Level = "error" if record.levelno >= logging.ERROR else "warning"
