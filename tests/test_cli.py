@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from headstart.cli import main
+from headstart.config import Config
 from headstart.flags import fill_bare
 
 ROOT = Path(__file__).parents[1]
@@ -158,3 +159,35 @@ def test_no_network_is_one_line(tmp_path: Path) -> None:
 )
 def test_flash_attention_may_stand_bare(given: list[str], read: list[str]) -> None:
     assert fill_bare(given) == read
+
+
+def test_flags_reach_the_settings_as_llama_server_users_write_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[Config] = []
+    monkeypatch.setattr("headstart.serve.run", served.append)
+    words = "-m x.gguf -c8192 -np 8 -ub 256 -tb=3 -ngl all -fa -ctk q8_0 --no-slot-attach --no-auto-prefix"
+    more = "--prefix_min_tokens 99 --api-key a --api-key b --port=0"
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", *words.split(), *more.split()])
+    assert ended.value.code == 0
+    (config,) = served
+    assert (config.model, config.ctx_size, config.parallel, config.ubatch_size) == ("x.gguf", 8192, 8, 256)
+    assert (config.threads_batch, config.n_gpu_layers, config.flash_attn, config.cache_type_k) == (3, -1, "on", "q8_0")
+    assert (config.slot_attach, config.auto_prefix, config.prefix_min_tokens) == (False, False, 99)
+    assert (config.api_key, config.port) == (("a", "b"), 0)
+
+
+def test_flags_that_are_not_given_leave_variables_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[Config] = []
+    monkeypatch.setattr("headstart.serve.run", served.append)
+    monkeypatch.setenv("HEADSTART_API_KEY", "secret")
+    monkeypatch.setenv("HEADSTART_SLOT_ATTACH", "off")
+    with pytest.raises(SystemExit):
+        main(["serve"])
+    assert served[0].api_key == ("secret",)
+    assert not served[0].slot_attach
+
+
+def test_without_a_command_there_is_help() -> None:
+    done = headstart()
+    assert "serve" in done.stdout
+    assert done.stderr == ""

@@ -58,7 +58,7 @@ def _lazy(name: str, module: str, text: str) -> None:
         try:
             main_of = importlib.import_module(module).main
         except ModuleNotFoundError as error:
-            raise StartupError(f"headstart {name} needs {error.name}; pip install 'headstart[dev]'") from None
+            raise StartupError(f"headstart {name} needs {error.name}; pip install -e '.[dev]'") from None
         raise typer.Exit(main_of(list(context.args)))
 
     passing = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -79,6 +79,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     except typer.Abort:
         sys.exit(130)
     except typer.TyperException as error:
+        if not error.format_message():  # no command was given: the help has been printed
+            sys.exit(error.exit_code)
         _fail(error.format_message())
     sys.exit(code if isinstance(code, int) else 0)
 
