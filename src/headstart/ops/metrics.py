@@ -10,8 +10,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from .. import events
 from ..types import FinishReason, Source
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
 _MOST_LABELS = 32  # distinct values of a label whose values come as free text
 _RECENT = 32  # requests that the llamacpp:*_tokens_seconds averages look at
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -35,7 +33,7 @@ class Metrics:
         self._own.handle(event)
 
     def render(self) -> bytes:
-        """The page for a scraper, in the text format (`CONTENT_TYPE`)."""
+        """The page for a scraper, in the text format 0.0.4."""
         return generate_latest(self.registry)
 
 
