@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 SPECIAL = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "[TOOL_CALLS]", "<|python_tag|>"]
+_PARTS = re.compile("(" + "|".join(map(re.escape, SPECIAL)) + ")")
 _TEXT = (
     "the and hello world system user assistant tool call name argument arguments function get weather city a an in on "
     "ing er est he ll wor ld qu ick bro wn fox think im_ start end"
@@ -34,27 +37,25 @@ class FakeTokenizer:
 
     def encode(self, text: str, *, special: bool = True, bos: bool = False) -> list[int]:
         self.encoded_chars += len(text)
-        data = text.encode()
         out = [0] if bos and self.adds_bos and not text.startswith(self.bos_text) else []
+        for part in _PARTS.split(text) if special else [text]:
+            data = part.encode()
+            if special and part in SPECIAL:
+                out.append(self._ids[data])
+            else:
+                out += self._greedy(data)
+        return out
+
+    def _greedy(self, data: bytes) -> list[int]:
+        out = []
         at = 0
         while at < len(data):
-            found = next((s for s in SPECIAL if special and data.startswith(s.encode(), at)), None)
-            if found is not None:
-                out.append(self._ids[found.encode()])
-                at += len(found.encode())
-                continue
-            limit = self._next_special(data, at) if special else len(data)
-            size = min(self._longest, limit - at)
+            size = min(self._longest, len(data) - at)
             while size > 1 and self._ids.get(data[at : at + size], 0) < len(SPECIAL):
                 size -= 1
             out.append(self._ids[data[at : at + size]])
             at += size
         return out
-
-    @staticmethod
-    def _next_special(data: bytes, at: int) -> int:
-        places = [data.find(s.encode(), at) for s in SPECIAL]
-        return min([p for p in places if p >= 0], default=len(data))
 
     def piece(self, token: int) -> bytes:
         if not 0 <= token < self.n_vocab:

@@ -39,7 +39,7 @@ def text_of(tokenizer, tokens):
     return b"".join(map(tokenizer.piece, tokens)).decode().removeprefix("<s>")
 
 
-@settings(max_examples=200)
+@settings(max_examples=60, deadline=None)
 @given(LINES, st.lists(LINES, min_size=1, max_size=6))
 def test_prompts_get_the_tokens_of_the_tokenizer(head, tails):
     kept, tokenizer = memory()
@@ -47,7 +47,7 @@ def test_prompts_get_the_tokens_of_the_tokenizer(head, tails):
         assert kept.encode(head + tail) == tokenizer.encode(head + tail, bos=True)
 
 
-@settings(max_examples=200)
+@settings(max_examples=60, deadline=None)
 @given(LINES, st.lists(st.integers(3, 300), min_size=1, max_size=8), LINES)
 def test_generated_tokens_come_back(prompt, generated, after):
     kept, tokenizer = memory()

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headstart.chat.deltas import ContentDelta, Delta, ReasoningDelta, ToolCallDelta
@@ -125,6 +125,7 @@ def test_arguments_stream_before_the_call_ends():
     assert got[0].name == "get" and "".join(d.arguments for d in got) == '{"city": "B'
 
 
+@settings(deadline=None)
 @given(
     st.text(alphabet="abS é\n", max_size=30), st.lists(st.text(alphabet="abS \n", min_size=1, max_size=4), max_size=3)
 )
@@ -141,6 +142,7 @@ XMLS = ["<function=get>", "<parameter=n>", "</parameter>", "</function>"]
 FRAGMENTS = [*TAGS, *JSON, *XMLS]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=14), st.booleans(), st.booleans())
 def test_any_split_gives_the_same_and_no_word_is_lost(fragments, bare, open_):
     text = "".join(fragments)

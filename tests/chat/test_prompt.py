@@ -1,5 +1,7 @@
 """Prompts: the cuts are where they should be, whatever the template."""
 
+from functools import cache
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,10 +20,14 @@ SYSTEM = {"role": "system", "content": "Rules of the house. " * 20}
 FILL = "some words to read " * 8
 
 
+@cache
+def template_of(source):
+    return ChatTemplate(source, bos_text="<s>", eos_text="</s>")
+
+
 def builder(source=CHATML_TOOLS, **settings):
     tokenizer = FakeTokenizer()
-    template = ChatTemplate(source, bos_text="<s>", eos_text="</s>")
-    return PromptBuilder(template, tokenizer, **{"prefix_min_tokens": 16, **settings}), tokenizer
+    return PromptBuilder(template_of(source), tokenizer, **{"prefix_min_tokens": 16, **settings}), tokenizer
 
 
 def shown(tokenizer, tokens):
@@ -134,6 +140,12 @@ def test_continue_the_last_message():
     talk = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "It is"}]
     assert made.chat(ChatInput(talk, continue_final=True)).text.endswith("<|im_start|>assistant\nIt is")
     assert made.chat(ChatInput(talk)).text.endswith("It is<|im_end|>\n<|im_start|>assistant\n")
+    thinker = builder(PARTS)[0]
+    prompt = thinker.chat(ChatInput(talk, continue_final=True))
+    assert prompt.text.endswith("<think>\n\n</think>\n\nIt is") and not prompt.reasoning_open
+    talk[-1] = {"role": "assistant", "content": "", "reasoning_content": "Well"}
+    prompt = thinker.chat(ChatInput(talk, continue_final=True))
+    assert prompt.text.endswith("<think>\nWell") and prompt.reasoning_open
 
 
 def test_reasoning_open():
@@ -163,6 +175,7 @@ REASONS = st.sampled_from(
 CANDIDATES = st.lists(st.builds(Candidate, st.integers(-5, 900), REASONS, st.none() | st.floats(1, 9)), max_size=12)
 
 
+@settings(deadline=None)
 @given(CANDIDATES, st.booleans())
 def test_choice_of_cuts(candidates, implicit):
     chosen = choose(with_geometric(candidates), 800, implicit=implicit)
@@ -180,7 +193,7 @@ def test_choice_of_cuts(candidates, implicit):
 CONTENT = st.text(alphabet='ab1 \n.,{}"é日<|', max_size=40)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40, deadline=None)
 @given(st.sampled_from(sorted(ALL)), CONTENT, CONTENT, CONTENT, CONTENT)
 def test_cuts_hold_for_any_text(name, system, first, reply, last):
     """The head's tokens are the same for every other first message, and cuts never come out of order."""

@@ -19,19 +19,20 @@ from .tokenizer import Tokenizer
 
 __all__ = ["ChatInput", "Mark", "Message", "Prompt", "PromptBuilder"]
 
+_LONGEST_OPENING = 64  # characters of a generation prompt that opens the reasoning
 _MORE_TOOLS = {"type": "function", "function": {"name": "another", "description": "", "parameters": {}}}
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A request, checked, with one clock reading for all its renders. ``ending`` follows the rendered text."""
+    """A request, checked, with one clock reading for all its renders. ``final`` is the answer to go on with."""
 
     messages: list[Message]
     tools: list[dict[str, Any]]
     kwargs: dict[str, Any]
     generate: bool
     now: datetime
-    ending: str
+    final: Message | None
 
 
 class PromptBuilder:
@@ -62,12 +63,11 @@ class PromptBuilder:
         text = self._text(job)
         tokens = self._encode(text, "messages")
         candidates, generation = self._candidates(chat, job, text, tokens)
-        tail = text[generation:]
         return Prompt(
             text=text,
             tokens=tokens,
             cuts=choose(candidates, len(tokens), implicit=chat.implicit),
-            reasoning_open=tail.rfind("<think>") > tail.rfind("</think>"),
+            reasoning_open=_ends_in_reasoning(text[generation:]),
             bare_json=self._bare_json and bool(job.tools),
         )
 
@@ -94,11 +94,11 @@ class PromptBuilder:
     def _job(self, chat: ChatInput) -> _Job:
         messages = canonical_messages(chat.messages)
         tools = [] if chat.tool_choice == "none" else canonical_tools(chat.tools)
-        ending = ""
+        final = None
         if chat.continue_final and len(messages) > 1 and messages[-1]["role"] == "assistant":
-            ending = "\n".join(messages.pop()["content"])
-        generate = chat.add_generation_prompt or bool(ending)
-        return _Job(messages, tools, chat.template_kwargs, generate, self.template.now(), ending)
+            final = messages.pop()
+        generate = chat.add_generation_prompt or final is not None
+        return _Job(messages, tools, chat.template_kwargs, generate, self.template.now(), final)
 
     def _render(self, job: _Job, messages: list[Message], *, generate: bool, more: bool = False) -> str:
         tools = [*job.tools, _MORE_TOOLS] if more else job.tools
@@ -107,7 +107,13 @@ class PromptBuilder:
         )
 
     def _text(self, job: _Job) -> str:
-        return self._render(job, job.messages, generate=job.generate) + job.ending
+        text = self._render(job, job.messages, generate=job.generate)
+        if job.final is None:
+            return text
+        content = "\n".join(job.final["content"])
+        if _ends_in_reasoning(text[-_LONGEST_OPENING:]):
+            text += job.final.get("reasoning_content", "") + "\n</think>\n\n" * bool(content)
+        return text + content
 
     def _encode(self, text: str, param: str) -> list[int]:
         try:
@@ -160,6 +166,11 @@ class PromptBuilder:
         if full:
             wanted.append((Place(full[-1], "end"), CutReason.LAST_PART, None))
         return wanted
+
+
+def _ends_in_reasoning(text: str) -> bool:
+    opened = text.rfind("<think>")
+    return opened >= 0 and opened > text.rfind("</think>")
 
 
 def _marked_place(messages: list[Message], index: int, part: int | None) -> Place | None:
