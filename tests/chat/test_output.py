@@ -153,6 +153,43 @@ def test_any_split_gives_the_same_and_no_word_is_lost(fragments, bare, open_):
         assert content == text or "think>" in text
 
 
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-99, 99) | st.text(alphabet='a"\\\\{}[]<>/é\\n', max_size=12),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.dictionaries(st.text(max_size=5), VALUES, max_size=3), st.booleans(), st.sampled_from([None, 1]))
+def test_any_arguments_come_out_verbatim(arguments, ascii_only, indent):
+    written = json.dumps(arguments, ensure_ascii=ascii_only, indent=indent)
+    call = f'{{"name": "get", "arguments": {written}}}'
+    late = f'{{"arguments": {written}, "name": "get"}}'
+    for text in (
+        f"<tool_call>\n{call}\n</tool_call>",
+        f"<tool_call>{late}</tool_call>\n",
+        f"[TOOL_CALLS] [{call}]",
+        f"[TOOL_CALLS]get[ARGS]{written}",
+        f"<|python_tag|>{call}",
+        f"<function=get>{written}</function>",
+    ):
+        assert parsed(text) == ("", "", [("get", written)])
+    assert parsed(call, bare_json=True) == ("", "", [("get", written)])
+
+
+@settings(deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(["city", "n", "other"]), st.text(alphabet="a1 \n<>/=é", max_size=12), max_size=3)
+)
+def test_any_xml_values_come_out(values):
+    body = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in values.items())
+    _, content, calls = parsed(f"<tool_call>\n<function=get>\n{body}</function>\n</tool_call>")
+    assert content == "" and calls[0][0] == "get"
+    got = json.loads(calls[0][1])
+    assert list(got) == list(values) and got.get("city", "") == values.get("city", "")
+
+
 def test_utf8_across_tokens_and_a_broken_tail():
     stream = OutputStream(TOKENIZER)
     ids = [TOKENIZER.encode("x")[0], *(len(SPECIAL) + b for b in "日".encode()), len(SPECIAL) + 0xE6]

@@ -26,3 +26,19 @@ class ToolCallDelta:
 
 
 Delta = ContentDelta | ReasoningDelta | ToolCallDelta
+
+
+def merged(deltas: list[Delta]) -> list[Delta]:
+    """Neighbours of one kind as one delta."""
+    out: list[Delta] = []
+    for delta in deltas:
+        last = out[-1] if out else None
+        if isinstance(delta, ContentDelta) and isinstance(last, ContentDelta):
+            out[-1] = ContentDelta(last.text + delta.text)
+        elif isinstance(delta, ReasoningDelta) and isinstance(last, ReasoningDelta):
+            out[-1] = ReasoningDelta(last.text + delta.text)
+        elif isinstance(delta, ToolCallDelta) and isinstance(last, ToolCallDelta) and delta.id is None:
+            out[-1] = ToolCallDelta(last.index, last.id, last.name, last.arguments + delta.arguments)
+        else:
+            out.append(delta)
+    return out

@@ -96,7 +96,7 @@ class CompiledTemplate:
         Lists in ``variables`` may be changed by the template.
         """
         try:
-            return self._template.render(**{**self._texts, **_clock(now), **variables})
+            return self._template.render({**self._texts, **_clock(now), **variables})
         except TemplateError as error:
             raise RequestError(f"The chat template refused the request: {error}", param="messages") from error
         except RecursionError as error:

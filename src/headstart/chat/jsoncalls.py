@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from .callobject import JsonScanner, call_of, unescaped
 
 Status = Literal["more", "done", "broken"]
 
@@ -32,38 +33,10 @@ class Step:
     status: Status
 
 
-_HEAD = re.compile(r'\{\s*"name"\s*:\s*"((?:[^"\\]|\\.)*)"\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\{)')
-_NAMED = re.compile(r"\s*([\w.-]+)(?:\[CALL_ID\][\w-]*)?(?:\[ARGS\])?\s*(?=\{)")
-_NAME_UNDER_WAY = re.compile(r"\s*[\w.-]+(?:\[[\w\]-]*)?\s*$")
-_DECODER = json.JSONDecoder()
-
-
-class JsonScanner:
-    """Finds the end of an object or array whose text arrives in pieces."""
-
-    def __init__(self, depth: int = 0) -> None:
-        self._depth, self._string, self._escaped = depth, False, False
-
-    def feed(self, text: str, start: int = 0) -> int:
-        """Index after the closing bracket, or -1 while it is open."""
-        for index in range(start, len(text)):
-            char = text[index]
-            if self._string:
-                if self._escaped:
-                    self._escaped = False
-                elif char == "\\":
-                    self._escaped = True
-                elif char == '"':
-                    self._string = False
-            elif char == '"':
-                self._string = True
-            elif char in "{[":
-                self._depth += 1
-            elif char in "}]":
-                self._depth -= 1
-                if self._depth <= 0:
-                    return index + 1
-        return -1
+# Names are bounded, as they are looked for again with every token.
+_HEAD = re.compile(r'\{\s*"name"\s*:\s*"((?:[^"\\]|\\.){1,256})"\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\{)')
+_NAMED = re.compile(r"\s*([\w.-]{1,256})(?:\[CALL_ID\][\w-]*)?(?:\[ARGS\])?\s*(?=\{)")
+_NAME_UNDER_WAY = re.compile(r"\s*[\w.-]{1,256}(?:\[[\w\]-]{0,64})?\s*$")
 
 
 class JsonCalls:
@@ -135,7 +108,7 @@ class JsonCalls:
         end = self._whole.feed(body, self._scanned)
         self._scanned = len(body)
         match = _HEAD.match(body)
-        name = _unescaped(match[1]) if match else None
+        name = unescaped(match[1]) if match else None
         if match and name and (self._known is None or name in self._known):
             return self._begin(name, blank + match.end(), wrapped=True)
         if end < 0:
@@ -146,65 +119,3 @@ class JsonCalls:
             return Step([], 0, "broken")
         self._calls += 1
         return Step([CallBegin(call[0]), CallArguments(call[1])], blank + end, "more")
-
-
-def _unescaped(inner: str) -> str | None:
-    try:
-        value = json.loads(f'"{inner}"')
-    except ValueError:
-        return None
-    return value if isinstance(value, str) else None
-
-
-def call_of(text: str) -> tuple[str, str] | None:
-    """Name and arguments (JSON text, verbatim) of a call object in any member order, or None."""
-    members = _members(text)
-    if members is None:
-        return None
-    if "function" in members and text[members["function"][1]] == "{":
-        start, end = members["function"][1:]
-        return call_of(text[start:end])
-    name = members.get("name", members.get("function", (None, 0, 0)))[0]
-    if not isinstance(name, str) or not name:
-        return None
-    for key in ("arguments", "parameters"):
-        if key in members:
-            value, start, end = members[key]
-            if isinstance(value, dict):
-                return name, text[start:end]
-            return (name, value) if isinstance(value, str) and _members(value) is not None else None
-    return name, "{}"
-
-
-def _members(text: str) -> dict[str, tuple[Any, int, int]] | None:
-    """Each member's value and the place of its text, or None where ``text`` is no JSON object."""
-    out: dict[str, tuple[Any, int, int]] = {}
-    at = _skip(text, 0)
-    if text[at : at + 1] != "{":
-        return None
-    at = _skip(text, at + 1)
-    try:
-        if text[at : at + 1] == "}":
-            return out
-        while True:
-            key, at = _DECODER.raw_decode(text, at)
-            at = _skip(text, at)
-            if not isinstance(key, str) or text[at : at + 1] != ":":
-                return None
-            start = _skip(text, at + 1)
-            value, end = _DECODER.raw_decode(text, start)
-            out[key] = (value, start, end)
-            at = _skip(text, end)
-            if text[at : at + 1] == "}":
-                return out if not text[at + 1 :].strip() else None
-            if text[at : at + 1] != ",":
-                return None
-            at = _skip(text, at + 1)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _skip(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " \t\r\n":
-        at += 1
-    return at

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from .deltas import ContentDelta, Delta, ReasoningDelta, ToolCallDelta
+from .deltas import ContentDelta, Delta, ReasoningDelta, ToolCallDelta, merged
 from .jsoncalls import CallBegin, JsonCalls, Step
 from .stops import partial_suffix
 from .xmlcalls import OPENER as XML
@@ -53,7 +53,7 @@ class AnswerParser:
         while steps[self._mode](final):
             pass
         out, self._out = self._out, []
-        return _merged(out)
+        return merged(out)
 
     # Each mode deals with the text as far as it can; True asks for another round, in the mode it has set.
 
@@ -189,19 +189,3 @@ def _properties(function: dict[str, Any]) -> dict[str, Any]:
     parameters = function.get("parameters")
     properties = parameters.get("properties") if isinstance(parameters, dict) else None
     return properties if isinstance(properties, dict) else {}
-
-
-def _merged(deltas: list[Delta]) -> list[Delta]:
-    """Neighbours of one kind as one delta."""
-    out: list[Delta] = []
-    for delta in deltas:
-        last = out[-1] if out else None
-        if isinstance(delta, ContentDelta) and isinstance(last, ContentDelta):
-            out[-1] = ContentDelta(last.text + delta.text)
-        elif isinstance(delta, ReasoningDelta) and isinstance(last, ReasoningDelta):
-            out[-1] = ReasoningDelta(last.text + delta.text)
-        elif isinstance(delta, ToolCallDelta) and isinstance(last, ToolCallDelta) and delta.id is None:
-            out[-1] = ToolCallDelta(last.index, last.id, last.name, last.arguments + delta.arguments)
-        else:
-            out.append(delta)
-    return out

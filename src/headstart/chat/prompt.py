@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import RequestError
 from ..types import CutReason
-from .cuts import Candidate, choose, with_geometric
+from .cuts import MAX_WRITES, Candidate, choose, with_geometric
 from .edges import PieceLengths, TokenEdges
 from .history import TokenMemory
 from .inputs import ChatInput, Mark, Message, Prompt
@@ -149,7 +149,7 @@ class PromptBuilder:
 
     def _wanted(self, chat: ChatInput, job: _Job) -> list[tuple[Place, CutReason, float | None]]:
         messages, wanted = job.messages, list[tuple[Place, CutReason, float | None]]()
-        for mark in chat.marks[-64:]:
+        for mark in chat.marks[-2 * MAX_WRITES :]:
             if mark.message is not None and 0 <= mark.message < len(messages):
                 place = _marked_place(messages, mark.message, mark.part)
                 if place is not None:

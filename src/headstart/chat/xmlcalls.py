@@ -6,8 +6,9 @@ import json
 import re
 from typing import Any
 
+from .callobject import JsonScanner, call_of
 from .fallback import dumps
-from .jsoncalls import CallArguments, CallBegin, JsonScanner, Step, call_of
+from .jsoncalls import CallArguments, CallBegin, Step
 
 OPENER = "<function="
 _LONGEST_HEAD = 200
