@@ -93,6 +93,8 @@ def test_from_loading_to_the_end(start: Start) -> None:
     page = httpx.get(f"{served.url}/metrics", timeout=5).text
     assert "\nllamacpp:tokens_predicted_total 4.0\n" in page
     assert '\nheadstart_requests_total{finish="length"} 1.0\n' in page
+    assert "\nheadstart_cells 2048.0\n" in page  # the worker reports its gauges
+    assert "\nllamacpp:kv_cache_tokens 0.0\n" not in page
     assert served.stop() == 0
     assert served.process.stdout is not None
     banner = served.process.stdout.read()

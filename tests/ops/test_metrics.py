@@ -127,6 +127,8 @@ def test_gauges_follow_the_last_usage() -> None:
 def test_free_text_makes_few_labels() -> None:
     numbered = [events.Missed("a", f"differs at token {number}: '{number}'", number, 1) for number in range(100)]
     assert values(*numbered)["headstart_misses_total{reason=differs at token}"] == 100
+    state = values(events.Missed("a", "no state is saved between tokens 512 and 900", 0, 1))
+    assert state["headstart_misses_total{reason=no state is saved between tokens}"] == 1
     kinds = [events.Missed("a", "x" * (1 + number % 45) + "y" * (number // 45), 0, 1) for number in range(200)]
     reasons = [name for name in values(*kinds) if name.startswith("headstart_misses_total")]
     assert len(reasons) == 33
