@@ -12,7 +12,6 @@ from enum import StrEnum
 
 import msgspec
 
-
 RequestId = str
 SeqId = int
 Token = int
