@@ -43,6 +43,7 @@ from .types import RequestId
 Answer = Started | Progress | Sampled | Finished
 DEATHS_ALLOWED = 2  # a request that was running at this many of the worker's deaths is refused from then on
 STOP_SECONDS = 10.0
+RETRY_SECONDS = 5  # for a Retry-After header; nobody knows how long the others will generate
 log = structlog.get_logger("headstart.client")
 
 
@@ -215,6 +216,15 @@ class Client:
         """
         if self.state != "ready":
             raise EngineError(f"The model is {'loading' if self.state == 'loading' else 'restarting'}.", status=503)
+        if len(self._streams) >= self._config.parallel + self._config.max_queue:
+            # The worker would say the same, but only after the step that it is in.
+            raise RequestError(
+                f"{self._config.max_queue} requests are waiting already.",
+                status=429,
+                kind="rate_limit_error",
+                code="queue_full",
+                retry_after=RETRY_SECONDS,
+            )
         fingerprint = hashlib.blake2b(encoder.encode([work.tokens, work.sampling]), digest_size=16).hexdigest()
         if self._deaths[fingerprint] >= DEATHS_ALLOWED:
             raise RequestError(

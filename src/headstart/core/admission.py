@@ -18,7 +18,7 @@ from .rules import Rules
 from .snapshots import Snapshots
 
 CLOSEST_CUTS = 64  # tokens; each cut costs a batch border
-PATIENCE = 5.0  # seconds that a wait may take beyond twice its expected time
+PATIENCE = 30.0  # seconds to wait for a leader that makes no progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +58,16 @@ class Admission:
         return find_match(self.device, self.rules, self.snapshots, request)
 
     def _keeps_waiting(self, request: Request, leader: Leader, running: Sequence[Request], now: float) -> bool:
-        """Wait for ``leader``, within a bound that its expected time sets. A wait in vain is not repeated."""
+        """Wait for ``leader`` as long as it gets on: its prompt is finite, so the wait is too. One in vain is not
+        repeated."""
         other = next(r for r in running if r.id == leader.request)
         if request.leader != leader.request:
-            ahead = sum(r.remaining for r in running if r.state is State.PREFILL)
-            request.leader = leader.request
-            request.wait_until = now + PATIENCE + 2 * self.pace.seconds(ahead)
             self.events.append(Waited(request.id, leader.request, leader.position))
-        elif now >= request.wait_until:
+        elif request.leader_at == other.position and now >= request.wait_until:
             request.not_again.add(leader.request)
             return False
+        if (request.leader, request.leader_at) != (other.id, other.position):
+            request.leader, request.leader_at, request.wait_until = other.id, other.position, now + PATIENCE
         if not self.rules.anywhere:
             self._ask_for_cut(other, leader.position)
         if request.state is State.QUEUED:

@@ -45,8 +45,13 @@ class Pace:
         return tokens * (self.token_ms if self.token_ms is not None else 1.0) / 1e3
 
     def order(self, prefills: Iterable[Request], now: float) -> list[Request]:
-        """Short remainders first; waiting lifts a request past shorter ones so that none starves."""
-        return sorted(prefills, key=lambda r: self.seconds(r.remaining) - AGING * (now - r.arrived))
+        """Short remainders first. Time since admission lifts a request past shorter ones, so that none starves."""
+
+        def key(request: Request) -> float:
+            waited = now - (request.admitted if request.admitted is not None else now)
+            return self.seconds(request.remaining) - AGING * waited
+
+        return sorted(prefills, key=key)
 
 
 def _blend(old: float | None, new: float) -> float:

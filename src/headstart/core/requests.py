@@ -68,6 +68,7 @@ class Request:
     cached: int = 0
     reason: str = ""
     leader: RequestId | None = None
+    leader_at: int = 0  # the leader's position when it was last seen to move
     wait_until: float = 0.0
     not_again: set[RequestId] = field(default_factory=set)  # leaders that it has waited for in vain
     admitted: float | None = None

@@ -54,13 +54,13 @@ class Scheduler:
         if n >= self.limits.n_ctx:
             raise context_length_exceeded(n, self.limits.n_ctx)
         if len(self.queue) >= self.limits.max_queue:
-            wait = max(1, round(sum(self.pace.seconds(r.remaining) for r in [*self.running, *self.queue])))
+            ahead = sum(self.pace.seconds(r.remaining) for r in [*self.running, *self.queue])
             raise RequestError(
                 f"{len(self.queue)} requests are waiting already.",
                 status=429,
                 kind="rate_limit_error",
                 code="queue_full",
-                retry_after=min(wait, 60),
+                retry_after=min(max(1, round(ahead)), 60),
             )
         free = self.limits.n_ctx - n
         request = Request.of(submit, min(submit.max_tokens if submit.max_tokens is not None else free, free), now)

@@ -1,0 +1,249 @@
+"""The promises, one scenario each, on the fake engine with its simulated clock."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from headstart.core.plan import Prefill
+from headstart.driver import Driver
+from headstart.engine.fake import FakeEngine
+from headstart.errors import RequestError
+from headstart.events import Evicted, Preempted
+from headstart.messages import Failed, Finished, Progress, Sampled, Started, Submit
+from headstart.types import Cut, CutReason, FinishReason, MemoryKind, Source
+from tests.core.build import make_driver
+
+
+def words(n: int, seed: int = 0) -> list[int]:
+    rng = random.Random(seed)
+    return [rng.randrange(1, 999) for _ in range(n)]
+
+
+class Run:
+    """A driver, its engine, and everything that was replied."""
+
+    def __init__(self, kind: MemoryKind = MemoryKind.ATTENTION, **settings: int) -> None:
+        self.engine: FakeEngine
+        self.driver: Driver
+        self.engine, self.driver = make_driver(kind, **{"end_every": 0, **settings})
+        self.started: dict[str, Started] = {}
+        self.ended: dict[str, Finished | Failed] = {}
+        self.said: dict[str, list[int]] = {}
+        self.reached: dict[str, int] = {}
+        self.events: list[object] = []
+
+    def submit(self, name: str, tokens: list[int], *, head: int = 0, max_tokens: int = 3, **more: object) -> None:
+        cuts = [Cut(head, CutReason.HEAD)] if head else []
+        self.driver.submit(
+            Submit(id=name, tokens=tokens, max_tokens=max_tokens, **{"cuts": cuts, **more}), self.engine.now
+        )
+
+    def turn(self, n: int = 1) -> bool:
+        busy = True
+        for _ in range(n):
+            busy = self.driver.turn(self.engine.now)
+            self.driver.scheduler.check()
+            replies, events = self.driver.take()
+            self.events += events
+            for reply in replies:
+                match reply:
+                    case Started(id=i):
+                        self.started[i] = reply
+                    case Finished(id=i) | Failed(id=i):
+                        self.ended[i] = reply
+                    case Sampled(id=i, token=token):
+                        self.said.setdefault(i, []).append(token)
+                    case Progress(id=i, processed=n_done):
+                        self.reached[i] = n_done
+        return busy
+
+    def finish(self) -> None:
+        for _ in range(10_000):
+            if not self.turn() and not self.driver.scheduler.queue:
+                return
+        raise AssertionError("it never ends")
+
+    def uncached(self, name: str) -> int:
+        end = self.ended[name]
+        assert isinstance(end, Finished)
+        return end.timings.prompt_n
+
+    def holders(self) -> list[int]:
+        return sorted(h.tokens for h in self.driver.scheduler.device.holders.values())
+
+
+@pytest.mark.parametrize("kind", [MemoryKind.ATTENTION, MemoryKind.HYBRID, MemoryKind.RECURRENT, MemoryKind.SLIDING])
+def test_siblings_that_arrive_together_compute_the_prefix_once(kind: MemoryKind) -> None:
+    run = Run(kind)
+    head = words(700)
+    for i in range(4):
+        run.submit(f"s{i}", [*head, i, *words(20, i)])  # they part at a token that nobody marked
+    run.finish()
+    assert [run.started[f"s{i}"].source for i in range(4)] == [Source.NONE, *[Source.WAIT] * 3]
+    assert [run.uncached(f"s{i}") for i in range(4)] == [721, 21, 21, 21]
+
+
+def test_four_sessions_use_one_head_and_their_own_cells() -> None:
+    run = Run()
+    head = words(700)
+    for i in range(4):
+        run.submit(f"s{i}", [*head, i, *words(20, i)], max_tokens=10)
+    run.finish()
+    assert run.engine.used_cells == 700 + 4 * (21 + 9)  # the last sampled token is never computed
+
+
+def test_a_cancelled_leader_leaves_its_work_to_the_next() -> None:
+    run = Run()
+    head = words(700)
+    run.submit("leader", [*head, 1, 2])
+    run.submit("waiter", [*head, 3, 4])
+    run.turn(4)
+    done = run.reached["leader"]
+    assert 0 < done < 700 and "waiter" not in run.started
+    run.driver.abort("leader", run.engine.now)
+    run.finish()
+    assert run.ended["leader"].reason is FinishReason.ABORT
+    assert run.started["waiter"].cached_tokens == done
+    assert run.engine.computed == 702 + 2 + 2 - 2  # nothing twice; two decodes for three sampled tokens
+
+
+def test_a_wait_ends_when_the_leader_gets_nowhere() -> None:
+    run = Run()
+    head = words(700)
+    run.submit("leader", [*head, 1])
+    run.submit("waiter", [*head, 2])
+    run.turn()
+    leader = run.driver.scheduler.running[0]
+    stuck = leader.target
+    for _ in range(3):  # as if the leader were starved: time passes, its position does not change
+        run.driver.scheduler._admit(run.engine.now)
+        run.engine.now += 31.0
+    assert leader.target == stuck
+    assert [r.id for r in run.driver.scheduler.running] == ["leader", "waiter"]
+    run.finish()
+    assert run.said["waiter"]
+
+
+def test_a_head_outlives_its_sessions_and_goes_last() -> None:
+    run = Run(n_ctx=1200, parallel=2)
+    head = words(400)
+    run.submit("a", [*head, *words(100, 1)], head=400)
+    run.finish()
+    run.submit("other", words(750, 2))  # takes the room of a's tail, not of its head
+    run.finish()
+    assert any(isinstance(e, Evicted) and e.cells == 102 for e in run.events)
+    run.submit("b", [*head, *words(50, 3)], head=400)
+    run.finish()
+    assert run.started["b"].cached_tokens == 400
+
+
+def test_pressure_parks_the_youngest_and_nobody_dies() -> None:
+    run = Run(n_ctx=300, parallel=3)
+    for i in range(3):
+        run.submit(f"s{i}", words(40, i), max_tokens=150)
+    run.finish()
+    assert any(isinstance(e, Preempted) for e in run.events)
+    assert all(len(run.said[f"s{i}"]) == 150 for i in range(3))
+    assert all(run.ended[f"s{i}"].reason is FinishReason.LENGTH for i in range(3))
+    alone = Run(n_ctx=300)
+    alone.submit("s2", words(40, 2), max_tokens=150)
+    alone.finish()
+    assert run.said["s2"] == alone.said["s2"]
+
+
+def test_a_long_prompt_keeps_to_small_steps_while_someone_decodes() -> None:
+    run = Run(n_batch=512)
+    run.submit("talker", words(20), max_tokens=400)
+    run.turn(5)
+    run.submit("reader", words(2500, 1))
+    slow = 0.0
+    while "reader" not in run.said:
+        before = run.engine.now
+        run.turn()
+        slow = max(slow, run.engine.now - before)
+        assert len(run.said["talker"]) > 0
+    smallest = 5 + 33 * 1.0  # ms: a step of 32 prompt tokens and a decode on this engine
+    assert slow * 1e3 <= 2 * smallest
+
+
+def test_short_prompts_pass_long_ones_but_not_for_ever() -> None:
+    run = Run(parallel=2)
+    run.submit("long", words(2000))
+    run.turn(3)
+    run.submit("short", words(60, 1))
+    run.turn(2)
+    assert "short" in run.said and "long" not in run.said
+    for i in range(200):
+        run.submit(f"s{i}", words(60, i + 2), max_tokens=1)
+    while "long" not in run.said:
+        run.turn()
+    assert len(run.driver.scheduler.queue) > 80
+
+
+def test_full_queue_and_full_context_are_refused() -> None:
+    run = Run(max_queue=1, n_ctx=100)
+    run.submit("a", words(10))
+    run.submit("b", words(10))
+    run.submit("c", words(100))
+    run.turn()
+    b, c = run.ended["b"], run.ended["c"]
+    assert isinstance(b, Failed) and b.status == 429 and b.retry_after is not None and b.retry_after >= 1
+    assert isinstance(c, Failed) and c.code == "context_length_exceeded" and "100 tokens" in c.message
+    with pytest.raises(RequestError):
+        run.driver.scheduler.submit(Submit(id="d", tokens=words(101)), 0.0)
+
+
+def test_a_retry_of_the_same_body_costs_one_token() -> None:
+    for kind in (MemoryKind.ATTENTION, MemoryKind.HYBRID):
+        run = Run(kind)
+        prompt = words(300)
+        run.submit("first", prompt, cuts=[Cut(299, CutReason.GENERATION)])
+        run.submit("double", prompt)
+        run.finish()
+        run.submit("again", prompt)
+        run.finish()
+        assert (run.uncached("first"), run.uncached("double"), run.uncached("again")) == (300, 1, 1)
+        assert run.said["first"] == run.said["double"] == run.said["again"]
+
+
+def test_bypass_and_salt_share_nothing() -> None:
+    run = Run()
+    prompt = words(300)
+    run.submit("first", prompt)
+    run.finish()
+    run.submit("bypass", prompt, reuse=False)
+    run.submit("foreign", prompt, salt="tenant")
+    run.finish()
+    assert run.uncached("bypass") == run.uncached("foreign") == 300
+    run.submit("tenant", prompt, salt="tenant")
+    run.finish()
+    assert run.uncached("tenant") == 1
+
+
+def test_explicit_mode_keeps_only_what_was_marked() -> None:
+    run = Run()
+    run.submit("nothing", words(300), write=False)
+    run.finish()
+    assert run.holders() == [] and run.engine.used_cells == 0
+    run.submit("marked", words(300), write=False, cuts=[Cut(200, CutReason.EXPLICIT, ttl=60.0)])
+    run.finish()
+    assert run.holders() == [200]
+    end = run.ended["marked"]
+    assert isinstance(end, Finished) and end.written == 200
+
+
+def test_prefill_entries_stop_at_cuts_only_where_states_count() -> None:
+    for kind, sizes in ((MemoryKind.ATTENTION, [64, 36]), (MemoryKind.HYBRID, [30, 64, 6])):
+        run = Run(kind)
+        run.submit("a", words(100), head=30)
+        seen = []
+        for _ in range(5):
+            plan = run.driver.scheduler.plan(run.engine.now)
+            run.driver._perform(plan.actions, run.engine.now)
+            if plan.step is None:
+                break
+            seen += [len(e.tokens) for e in plan.step.entries if isinstance(e, Prefill)]
+            run.driver._run(plan.step, run.engine.now)
+        assert seen == sizes
