@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from ..errors import RequestError
 
 MAX_CHARS = 512 * 1024
 MAX_DEPTH = 64  # nested groups; the library's parser recurses once for each
+MAX_RULES = 5_000  # a chain of rules is followed recursively
+
+_REPEAT = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
 
 
 def check_shape(gbnf: str) -> None:
@@ -16,6 +21,12 @@ def check_shape(gbnf: str) -> None:
         raise RequestError("the grammar holds characters that are not text", param="grammar")
     if not gbnf.strip():
         raise RequestError("the grammar is empty", param="grammar")
+    if gbnf.count("::=") > MAX_RULES:
+        raise RequestError(f"the grammar has more than {MAX_RULES} rules", param="grammar")
+    for low, high in _REPEAT.findall(gbnf):
+        # The library would count down from the lower bound past zero.
+        if int(low[:9]) > int(high[:9]) or len(low) > 9 or len(high) > 9:
+            raise RequestError(f"the grammar repeats {{{low[:9]},{high[:9]}}}, which no count fits", param="grammar")
     if _depth(gbnf) > MAX_DEPTH:
         raise RequestError(f"the grammar nests groups deeper than {MAX_DEPTH}", param="grammar")
 

@@ -1,0 +1,163 @@
+"""A JSON schema brought into the shape that the grammar converter takes.
+
+What a grammar can enforce stays; keywords that only narrow (minimum, pattern, not, uniqueItems...) are dropped, so the
+answer may be looser than the schema. What has no looser form is a `RequestError` that names the path.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote
+
+from .keywords import bounds, fail, implied, items, string, value
+
+MAX_DEPTH = 48
+MAX_NODES = 5_000
+MAX_PROPERTIES = 200  # of one object: the converter's work grows with the square of the optional ones
+REF = "headstart-ref-"
+ANY = {"type": "value"}
+TYPES = frozenset({"boolean", "number", "integer", "object", "array", "string", "null"})
+
+
+class Loosener:
+    """Rewrites one schema; `run` returns the new root, references resolved into "$defs"."""
+
+    def __init__(self, root: Any) -> None:
+        self._root, self._nodes = root, 0
+        self._names: dict[str, str] = {}
+        self._defs: dict[str, Any] = {}
+
+    def run(self) -> dict[str, Any]:
+        root = self._visit(self._root, "#", 0)
+        if root == ANY:
+            root = {"type": "object"}
+        return {**root, "$defs": self._defs}
+
+    def _visit(self, node: Any, path: str, depth: int) -> dict[str, Any]:
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            fail(path, f"it has more than {MAX_NODES} parts")
+        if depth > MAX_DEPTH:
+            fail(path, f"it nests deeper than {MAX_DEPTH}")
+        if node is True:
+            return ANY
+        if node is False:
+            fail(path, "nothing satisfies false")
+        if not isinstance(node, dict):
+            fail(path, "a schema is an object or a boolean")
+        if "$ref" in node:
+            return self._ref(node["$ref"], path, depth)
+        for key in ("anyOf", "oneOf"):
+            if key in node:
+                return {"anyOf": self._all(node[key], f"{path}/{key}", depth)}
+        if "const" in node:
+            return {"enum": [value(node["const"], f"{path}/const")]}
+        if "enum" in node:
+            return {"enum": [value(v, f"{path}/enum") for v in items(node["enum"], f"{path}/enum")]}
+        if "allOf" in node:
+            return self._merge(node, path, depth)
+        return self._typed(node, path, depth)
+
+    def _all(self, choices: Any, path: str, depth: int) -> list[dict[str, Any]]:
+        return [self._visit(v, f"{path}/{i}", depth + 1) for i, v in enumerate(items(choices, path))]
+
+    def _typed(self, node: dict[str, Any], path: str, depth: int) -> dict[str, Any]:
+        kind = node.get("type")
+        if isinstance(kind, list):
+            return {"anyOf": [self._typed({**node, "type": t}, path, depth + 1) for t in items(kind, f"{path}/type")]}
+        if kind is None:
+            kind = implied(node)
+        if kind is None:
+            return ANY
+        if kind not in TYPES:
+            fail(f"{path}/type", f"unknown type {str(kind)[:40]!r}")
+        if kind == "object":
+            return self._object(node, path, depth)
+        if kind == "array":
+            return self._array(node, path, depth)
+        if kind == "string":
+            return string(node, path)
+        return {"type": kind}
+
+    def _object(self, node: dict[str, Any], path: str, depth: int) -> dict[str, Any]:
+        properties = node.get("properties") or {}
+        required = node.get("required") or []
+        if not isinstance(properties, dict) or len(properties) > MAX_PROPERTIES:
+            fail(f"{path}/properties", f"it must be an object with at most {MAX_PROPERTIES} members")
+        if not isinstance(required, list) or not all(isinstance(r, str) for r in required):
+            fail(f"{path}/required", "it must be a list of names")
+        found = {k: self._visit(v, f"{path}/properties/{k}", depth + 1) for k, v in properties.items()}
+        for name in required[:MAX_PROPERTIES]:
+            found.setdefault(name, ANY)
+        out: dict[str, Any] = {"type": "object"}
+        if found:
+            out |= {"properties": found, "required": [r for r in required if r in found]}
+        more = node.get("additionalProperties")
+        if node.get("patternProperties"):
+            out["additionalProperties"] = ANY
+        elif isinstance(more, dict) or (more is True and found):
+            out["additionalProperties"] = self._visit(more, f"{path}/additionalProperties", depth + 1)
+        elif more is False and not found:
+            out["properties"] = {}
+        return out
+
+    def _array(self, node: dict[str, Any], path: str, depth: int) -> dict[str, Any]:
+        tuple_items = node.get("prefixItems")
+        if tuple_items is None and isinstance(node.get("items"), list):
+            tuple_items = node["items"]
+        if tuple_items:
+            return {"type": "array", "prefixItems": self._all(tuple_items, f"{path}/prefixItems", depth)}
+        low, high = bounds(node, "minItems", "maxItems")
+        each = node.get("items", True)
+        if each is False:
+            low, high, each = 0, 0, True
+        inner = self._visit(each, f"{path}/items", depth + 1)
+        return {"type": "array", "items": inner, "minItems": low, "maxItems": high}
+
+    def _merge(self, node: dict[str, Any], path: str, depth: int) -> dict[str, Any]:
+        """allOf: objects are joined; anything else leaves its first part, which every value must satisfy too."""
+        own = {k: v for k, v in node.items() if k != "allOf"}
+        parts = [own] if implied(own) else []
+        parts += [self._follow(p, f"{path}/allOf/{i}") for i, p in enumerate(items(node["allOf"], f"{path}/allOf"))]
+        objects = [
+            p for p in parts if isinstance(p, dict) and p.get("type", "object") == "object" and "properties" in p
+        ]
+        if len(objects) < 2 or len(objects) < len(parts):
+            best = objects or parts
+            return self._visit(best[0], f"{path}/allOf", depth + 1)
+        merged: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
+        for part in objects:
+            if isinstance(part["properties"], dict):
+                merged["properties"] |= part["properties"]
+            if isinstance(part.get("required"), list):
+                merged["required"] += part["required"]
+        return self._visit(merged, f"{path}/allOf", depth + 1)
+
+    def _follow(self, node: Any, path: str) -> Any:
+        for _ in range(MAX_DEPTH):
+            if not isinstance(node, dict) or "$ref" not in node:
+                return node
+            node = self._lookup(node["$ref"], path)
+        return fail(path, "its references run in a circle")
+
+    def _ref(self, ref: Any, path: str, depth: int) -> dict[str, Any]:
+        target = self._lookup(ref, path)
+        if ref not in self._names:
+            name = self._names[ref] = f"{REF}{len(self._names)}"
+            # A reference to nothing but a reference would be a rule that calls itself.
+            self._defs[name] = self._visit(self._follow(target, path), ref, depth + 1)
+        return {"$ref": f"#/$defs/{self._names[ref]}"}
+
+    def _lookup(self, ref: Any, path: str) -> Any:
+        if not isinstance(ref, str) or not ref.startswith("#"):
+            fail(path, f"only references inside the schema work, not {str(ref)[:80]!r}")
+        at = self._root
+        for raw in [p for p in ref[1:].split("/") if p]:
+            step = unquote(raw).replace("~1", "/").replace("~0", "~")
+            if isinstance(at, dict) and step in at:
+                at = at[step]
+            elif isinstance(at, list) and step.isdecimal() and int(step) < len(at):
+                at = at[int(step)]
+            else:
+                fail(path, f"{ref[:80]!r} points nowhere")
+        return at
