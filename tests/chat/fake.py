@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import re
 
-SPECIAL = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "[TOOL_CALLS]", "<|python_tag|>"]
+SPECIAL = [
+    "<s>",
+    "</s>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "[TOOL_CALLS]",
+    "<|python_tag|>",
+    "<|channel|>",
+    "<|end|>",
+    "<|message|>",
+    "<|start|>",
+]
 _PARTS = re.compile("(" + "|".join(map(re.escape, SPECIAL)) + ")")
 _TEXT = (
     "the and hello world system user assistant tool call name argument arguments function get weather city a an in on "

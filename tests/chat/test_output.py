@@ -114,6 +114,35 @@ def test_reasoning_that_the_prompt_opened():
     assert parsed("<think>\nso</think>yes", reasoning_open=True) == ("so", "yes", [])
 
 
+def test_calls_written_as_python():
+    text = "<|tool_call_start|>[get(city='Bonn (x)', n=[1, None]), add()]<|tool_call_end|>Checking."
+    assert parsed(text) == ("", "Checking.", [("get", '{"city": "Bonn (x)", "n": [1, null]}'), ("add", "{}")])
+    for other in ("[get(x)]", "[get(*a)]", "[1]", "(" * 9999, "[get(n=" + "[" * 999 + "]" * 999 + ")]", "[a.b(n=1+x)]"):
+        whole = f"<|tool_call_start|>{other}<|tool_call_end|>"
+        assert answer([whole])[:3] == ("", whole, [])
+    assert parsed("<|tool_call_start|>[get(") == ("", "<|tool_call_start|>[get(", [])
+
+
+def test_calls_written_as_key_value_tags():
+    pairs = [("city", "12"), ("n", "3")]
+    text = "<tool_call>get" + "".join(f"\n<arg_key>{k}</arg_key>\n<arg_value>{v}</arg_value>" for k, v in pairs)
+    assert parsed(text + "\n</tool_call>") == ("", "", [("get", '{"city": "12", "n": 3}')])
+    assert parsed("<tool_call>add\n</tool_call>") == ("", "", [("add", "{}")])
+    endless = text + "<arg_key>n</arg_key><arg_value></arg_value>" * 40 + "!</tool_call>"
+    for other in (text, endless, "<tool_call>what\n</tool_call>", "<tool_call>get <b></tool_call>"):
+        assert parsed(other) == ("", other, [])
+
+
+def test_channels():
+    text = (
+        "<|channel|>analysis<|message|>hm <b><|end|><|start|>assistant<|channel|>commentary to=functions.get "
+        '<|constrain|>json<|message|>{"n": 1}<|end|><|start|>assistant<|channel|>final<|message|>yes <'
+    )
+    assert parsed(text) == ("hm <b>", "yes <", [("get", '{"n": 1}')])
+    assert parsed("<|channel|>final") == ("", "<|channel|>final", [])
+    assert parsed("<|start|>assistant to=functions.add<|channel|>commentary<|message|>{}") == ("", "", [("add", "{}")])
+
+
 def test_plain_completions_are_left_alone():
     text = "<think>a</think>" + HERMES
     assert parsed(text, parse_tools=False, parse_reasoning=False) == ("", text, [])
@@ -208,3 +237,7 @@ def test_control_tokens_are_hidden_unless_asked_for():
 def test_streamed_arguments_are_valid_json():
     _, _, calls = parsed(HERMES)
     assert json.loads(calls[0][1]) == {"city": "Zürich </tool_call>", "n": 1.0}
+
+
+def test_channel_tags_mean_nothing_in_other_answers():
+    assert answer(["yes<|end|> no<|channel|>x"])[:3] == ("", "yes nox", [])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .deltas import ContentDelta, Delta, ReasoningDelta, ToolCallDelta
-from .parse import MARKERS, AnswerParser
+from .parse import AnswerParser
 from .stops import StopFilter
+from .tags import CHANNEL, HARMONY, MARKERS, START
 from .tokenizer import Tokenizer
 
 __all__ = ["ContentDelta", "Delta", "OutputStream", "ReasoningDelta", "ToolCallDelta"]
@@ -47,6 +48,8 @@ class OutputStream:
             bare_json=bare_json,
         )
         self._raw: list[str] = []
+        self._first = True  # nothing shown yet
+        self._channels = False  # the answer is one of channels
 
     @property
     def stopped(self) -> bool:
@@ -84,5 +87,10 @@ class OutputStream:
     def _shown(self, token: int) -> bytes:
         piece = self._tokenizer.piece(token)
         if self._keep_special or not self._tokenizer.is_control(token):
+            self._first = False
             return piece
-        return piece if self._markers and piece.decode("utf-8", "replace") in MARKERS else b""
+        tag = piece.decode("utf-8", "replace")
+        self._channels = self._channels or (self._first and tag in (CHANNEL, START))
+        shown = self._markers and (tag in MARKERS or (self._channels and tag in HARMONY))
+        self._first = self._first and not shown
+        return piece if shown else b""

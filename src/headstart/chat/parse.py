@@ -6,16 +6,12 @@ import secrets
 from typing import Any
 
 from .deltas import ContentDelta, Delta, ReasoningDelta, ToolCallDelta, merged
-from .jsoncalls import CallBegin, JsonCalls, Step
+from .harmony import HarmonyReader
+from .jsoncalls import CallBegin, CallEvent
+from .readers import Reader, reader_for
 from .stops import partial_suffix
-from .xmlcalls import OPENER as XML
-from .xmlcalls import XmlCalls
-
-THINK = {"<think>": "</think>", "[THINK]": "[/THINK]"}
-_HERMES, _MISTRAL, _LLAMA = "<tool_call>", "[TOOL_CALLS]", "<|python_tag|>"
-_OPENERS = (_HERMES, _MISTRAL, _LLAMA, XML)
-# Tags that some models have as control tokens, whose text is otherwise not shown.
-MARKERS = frozenset((*THINK, *THINK.values(), _HERMES, "</tool_call>", _MISTRAL, _LLAMA, "[ARGS]", "[CALL_ID]"))
+from .tags import CHANNEL, MISTRAL, OPENERS, START, THINK, XML
+from .xmlcalls import schemas_of
 
 
 class AnswerParser:
@@ -28,7 +24,7 @@ class AnswerParser:
         self._calls, self._bare = calls, calls and bare_json
         functions = [tool["function"] for tool in tools if isinstance(tool.get("function"), dict)]
         self._known = frozenset(str(function.get("name")) for function in functions)
-        self._schemas = {str(function.get("name")): _properties(function) for function in functions}
+        self._schemas = schemas_of(functions)
         self._mode = "reasoning" if reasoning and reasoning_open else "start" if reasoning else "content"
         self._close = "</think>"
         self._fresh = True  # nothing but blanks so far in this mode
@@ -37,9 +33,17 @@ class AnswerParser:
         self._opener = ""
         self._raw = ""  # what is shown should the block turn out to be no call
         self._began = False  # the block has given a call
-        self._reader: JsonCalls | XmlCalls | None = None
+        self._reader: Reader | None = None
+        self._harmony: HarmonyReader | None = None
         self._out: list[Delta] = []
         self.begun = 0
+        self._modes = {
+            "start": self._start,
+            "harmony": self._channels,
+            "reasoning": self._reason,
+            "content": self._content,
+            "call": self._call,
+        }
 
     def feed(self, text: str) -> list[Delta]:
         self._text += text
@@ -49,8 +53,7 @@ class AnswerParser:
         return self._run(final=True)
 
     def _run(self, *, final: bool) -> list[Delta]:
-        steps = {"start": self._start, "reasoning": self._reason, "content": self._content, "call": self._call}
-        while steps[self._mode](final):
+        while self._modes[self._mode](final):
             pass
         out, self._out = self._out, []
         return merged(out)
@@ -63,10 +66,23 @@ class AnswerParser:
         if tag is not None:
             self._text, self._close, self._mode = body[len(tag) :], THINK[tag], "reasoning"
             return True
-        if not final and any(tag.startswith(body) for tag in THINK):
+        if body.startswith((CHANNEL, START + "assistant")):
+            self._harmony, self._text, self._mode = HarmonyReader(calls=self._calls), body, "harmony"
+            return True
+        if not final and any(tag.startswith(body) for tag in (*THINK, CHANNEL, START + "assistant")):
             return False
         self._mode = "content"
         return True
+
+    def _channels(self, final: bool) -> bool:
+        assert self._harmony is not None
+        for piece in self._harmony.feed(self._text, final=final):
+            if isinstance(piece, tuple):
+                self._emit(ReasoningDelta if piece[0] == "reasoning" else ContentDelta, piece[1])
+            else:
+                self._calls_out([piece])
+        self._text = ""
+        return False
 
     def _reason(self, final: bool) -> bool:
         if self._fresh:
@@ -94,17 +110,19 @@ class AnswerParser:
         if self._fresh and self._after_reasoning:
             self._text = self._text.lstrip()
         body = self._text.lstrip()
-        if self._bare and self._fresh and body[:1] in ("{", "[") and not body.startswith(_MISTRAL):
-            if not final and _MISTRAL.startswith(body):
+        if self._bare and self._fresh and body[:1] in ("{", "[") and not body.startswith(MISTRAL):
+            if not final and MISTRAL.startswith(body):
                 return False
             return self._open("", self._text[: len(self._text) - len(body)], len(self._text) - len(body))
-        found = [(at, opener) for opener in _OPENERS if (at := self._text.find(opener)) >= 0] if self._calls else []
+        found = [(at, opener) for opener in OPENERS if (at := self._text.find(opener)) >= 0] if self._calls else []
         if found:
             at, opener = min(found)
             before = self._text[:at]
             blank = self._fresh and not before.strip()
             shown = "" if blank else before.removesuffix("\n")
             self._emit(ContentDelta, shown)
+            if opener == XML:  # its reader wants all of it
+                return self._open("", before[len(shown) :], at)
             return self._open(opener, before[len(shown) :] + opener, at + len(opener))
         if final:
             if not (self.begun and self._fresh and not body):
@@ -124,7 +142,7 @@ class AnswerParser:
             return len(self._text)
         if not self._calls:
             return 0
-        keep = partial_suffix(self._text, _OPENERS)
+        keep = partial_suffix(self._text, OPENERS)
         before = self._text[: len(self._text) - keep]
         if self._fresh and not before.strip():
             return len(self._text)
@@ -136,14 +154,15 @@ class AnswerParser:
         return True
 
     def _call(self, final: bool) -> bool:
-        if self._reader is None and not self._choose(final):
-            return False
-        assert self._reader is not None
+        if self._reader is None:
+            self._reader = reader_for(self._opener, self._text, self._schemas, self._known, final=final)
+            if self._reader is None:
+                return False
         step = self._reader.read(self._text, final=final)
         self._raw = "" if step.events or self._began else self._raw + self._text[: step.used]
         self._began = self._began or bool(step.events)
         self._text = self._text[step.used :]
-        self._calls_out(step)
+        self._calls_out(step.events)
         if step.status == "more" and not final:
             return False
         if step.status == "broken":
@@ -153,27 +172,8 @@ class AnswerParser:
         self._mode, self._fresh = "content", step.status != "broken"
         return True
 
-    def _choose(self, final: bool) -> bool:
-        """The reader for what follows the opener; False while that cannot be told."""
-        body = self._text.lstrip()
-        if self._opener == XML:
-            self._text, self._opener = XML + self._text, ""
-            self._raw = self._raw.removesuffix(XML)
-            self._reader = XmlCalls(self._schemas)
-        elif self._opener == _HERMES and body.startswith(XML):
-            self._reader = XmlCalls(self._schemas)
-        elif self._opener == _HERMES and XML.startswith(body) and not final:
-            return False
-        elif self._opener == _HERMES:
-            self._reader = JsonCalls("</tool_call>")
-        elif self._opener == _MISTRAL:
-            self._reader = JsonCalls("", named=True)
-        else:
-            self._reader = JsonCalls("", known=self._known)
-        return True
-
-    def _calls_out(self, step: Step) -> None:
-        for event in step.events:
+    def _calls_out(self, events: list[CallEvent]) -> None:
+        for event in events:
             if isinstance(event, CallBegin):
                 self._out.append(ToolCallDelta(self.begun, "call_" + secrets.token_hex(12), event.name, ""))
                 self.begun += 1
@@ -183,9 +183,3 @@ class AnswerParser:
     def _emit(self, kind: type[ContentDelta] | type[ReasoningDelta], text: str) -> None:
         if text:
             self._out.append(kind(text))
-
-
-def _properties(function: dict[str, Any]) -> dict[str, Any]:
-    parameters = function.get("parameters")
-    properties = parameters.get("properties") if isinstance(parameters, dict) else None
-    return properties if isinstance(properties, dict) else {}

@@ -9,20 +9,29 @@ from typing import Any
 from .callobject import JsonScanner, call_of
 from .fallback import dumps
 from .jsoncalls import CallArguments, CallBegin, Step
+from .tags import HERMES_END
 
-OPENER = "<function="
 _LONGEST_HEAD = 200
 _HEAD = re.compile(r"\s*<function=([^>\n]+)>")
 _PARAMETER = re.compile(r"\s*<parameter=([^>\n]+)>")
 _VALUE_END = re.compile(r"</parameter>(?=\s*(?:<parameter=|</function>))")
 _END = re.compile(r"\s*</function>")
-_CLOSER = "</tool_call>"
+
+
+def schemas_of(functions: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Function name -> parameter name -> schema."""
+    out = {}
+    for function in functions:
+        parameters = function.get("parameters")
+        properties = parameters.get("properties") if isinstance(parameters, dict) else None
+        out[str(function.get("name"))] = properties if isinstance(properties, dict) else {}
+    return out
 
 
 class XmlCalls:
     """Reads one call from ``<function=`` on, and a ``</tool_call>`` after it. The call comes whole.
 
-    Values of parameters that ``schemas`` (function name -> parameter name -> schema) types as strings stay text, others
+    Values of parameters that ``schemas`` (of `schemas_of`) types as strings stay text, others
     are JSON where they parse.
     """
 
@@ -51,9 +60,9 @@ class XmlCalls:
 
     def _close(self, text: str, final: bool) -> Step:
         body = text.lstrip()
-        if body.startswith(_CLOSER):
-            return Step([], len(text) - len(body) + len(_CLOSER), "done")
-        return Step([], 0, "more" if _CLOSER.startswith(body) and not final else "done")
+        if body.startswith(HERMES_END):
+            return Step([], len(text) - len(body) + len(HERMES_END), "done")
+        return Step([], 0, "more" if HERMES_END.startswith(body) and not final else "done")
 
     def _parse(self, text: str) -> tuple[str, str, int] | None:
         head = _HEAD.match(text)
@@ -68,21 +77,22 @@ class XmlCalls:
             if end is None:
                 return None
             key = parameter[1].strip()
-            values[key] = self._value(name, key, text[parameter.end() : end.start()])
+            value = text[parameter.end() : end.start()].removeprefix("\n").removesuffix("\n")
+            values[key] = typed_value(self._schemas.get(name, {}).get(key), value)
             at = end.end()
         close = _END.match(text, at)
         return None if close is None else (name, dumps(values), close.end())
 
-    def _value(self, name: str, key: str, text: str) -> Any:
-        text = text.removeprefix("\n").removesuffix("\n")
-        schema = self._schemas.get(name, {}).get(key)
-        kind = schema.get("type") if isinstance(schema, dict) else None
-        if kind == "string" or (isinstance(kind, list) and "string" in kind and text != "null"):
-            return text
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
-            return {"true": True, "false": False, "none": None}.get(text.strip().lower(), text)
+
+def typed_value(schema: Any, text: str) -> Any:
+    """A value written between tags: text where the schema says string, else JSON where it parses."""
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    if kind == "string" or (isinstance(kind, list) and "string" in kind and text != "null"):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return {"true": True, "false": False, "none": None}.get(text.strip().lower(), text)
 
 
 def _json_body(name: str, text: str, at: int) -> tuple[str, str, int] | None:
