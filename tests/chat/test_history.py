@@ -101,3 +101,10 @@ def test_a_conversation_keeps_what_the_model_said():
     talk += [{"role": "assistant", "content": "hello world"}, {"role": "user", "content": "more"}]
     again = builder.chat(ChatInput(talk))
     assert again.tokens[: len(prompt.tokens) + len(odd)] == prompt.tokens + odd
+
+
+def test_an_answer_is_not_spliced_where_text_goes_on():
+    kept, tokenizer = memory()
+    prompt = "<|im_start|>"
+    kept.remember(prompt, kept.encode(prompt), tokenizer.encode("wor"))
+    assert kept.encode(prompt + "world") == tokenizer.encode(prompt + "world", bos=True)
