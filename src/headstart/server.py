@@ -149,12 +149,13 @@ class _Http(uvicorn.Server):
 
 def load_template(config: Config, vocabulary: Vocabulary) -> ChatTemplate:
     """The template of ``--chat-template-file``, else the model's own, else the built-in one. Raises `StartupError`."""
-    texts = {"bos_text": vocabulary.bos_text, "eos_text": vocabulary.eos_text}
+    bos, eos = vocabulary.bos_text, vocabulary.eos_text
     if config.chat_template_file is None:
-        return ChatTemplate.load(vocabulary.template, tools_source=vocabulary.template_for_tools, **texts)
+        tools_source = vocabulary.template_for_tools
+        return ChatTemplate.load(vocabulary.template, bos_text=bos, eos_text=eos, tools_source=tools_source)
     try:
         source = config.chat_template_file.expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise StartupError(f"--chat-template-file {config.chat_template_file}: {reason}") from None
-    return ChatTemplate(source, **texts)
+    return ChatTemplate(source, bos_text=bos, eos_text=eos)
