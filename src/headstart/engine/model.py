@@ -103,8 +103,9 @@ def _sequences(settings: EngineSettings, kind: MemoryKind) -> int:
     limit = int(C.llama_max_parallel_sequences())
     wanted = settings.n_seq
     if wanted is None:
-        stateful = memory.RULES[kind].has_state
-        wanted = settings.parallel + settings.state_slots + 1 if stateful else ATTENTION_SEQUENCES
+        # Each id costs a recurrent state, or one more window in the sliding layers' cache.
+        costly = memory.RULES[kind].has_state or kind == MemoryKind.SLIDING
+        wanted = settings.parallel + settings.state_slots + 1 if costly else ATTENTION_SEQUENCES
     if not 1 <= wanted <= limit:
         raise StartupError(f"{wanted} sequences asked for, the library takes 1 to {limit}; lower --parallel")
     return wanted

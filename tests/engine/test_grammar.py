@@ -1,0 +1,137 @@
+"""Schemas to grammars, and grammars that would hurt the library."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headstart.engine.grammar import check_gbnf, json_gbnf, schema_to_gbnf
+from headstart.engine.vocab import Vocabulary
+from headstart.errors import RequestError
+from headstart.messages import Sampling
+from tests.engine.drive import engine, generate, tokens
+
+
+@pytest.fixture(scope="module")
+def vocab(demo_model):
+    return Vocabulary(str(demo_model))
+
+
+TREE = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "$ref": "#/$defs/node",
+    "$defs": {
+        "node": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string"},
+                "children": {"type": "array", "items": {"$ref": "#/$defs/node"}},
+            },
+            "required": ["name"],
+        }
+    },
+}
+GOOD = [
+    {},
+    TREE,
+    {"type": "object", "properties": {"root": {}, 'q"\\é': {"type": "null"}}, "required": ["root", "absent"]},
+    {"anyOf": [{"type": "string", "format": "email"}, {"type": ["integer", "null"], "exclusiveMinimum": 0}]},
+    {"const": 'a"b\\c\n'},
+    {"enum": ["x", 1, None, True, {"a": [1]}]},
+    {"type": "string", "pattern": "^(?=x)\\d{5,2}$"},
+    {"type": "object", "propertyNames": {"pattern": "^a"}, "additionalProperties": {"type": "integer"}},
+    {"type": "array", "prefixItems": [{"type": "string"}, True]},
+    {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 3},
+    {"type": "string", "minLength": 3, "maxLength": 900},
+    {"allOf": [{"properties": {"a": {"type": "string"}}}, {"properties": {"b": {"type": "integer"}}}]},
+]
+BAD = [
+    ({"$ref": "#"}, "#"),
+    ({"$ref": "http://example.com/x"}, "#"),
+    ({"properties": {"a": {"$ref": "#/nope"}}}, "#/properties/a"),
+    ({"properties": {"a": {"type": "frob"}}}, "#/properties/a/type"),
+    ({"items": False, "prefixItems": [False]}, "#/prefixItems/0"),
+    ({"anyOf": []}, "#/anyOf"),
+]
+
+
+@pytest.mark.parametrize("schema", GOOD, ids=lambda s: json.dumps(s)[:40])
+def test_schemas_become_grammars(vocab, schema):
+    check_gbnf(vocab, schema_to_gbnf(schema))
+
+
+@pytest.mark.parametrize(("schema", "path"), BAD, ids=lambda s: json.dumps(s)[:40])
+def test_what_has_no_grammar_names_its_path(schema, path):
+    with pytest.raises(RequestError) as caught:
+        schema_to_gbnf(schema)
+    assert f"at {path}:" in caught.value.message
+
+
+def test_deep_schemas_are_refused():
+    schema: dict = {"type": "string"}
+    for _ in range(3000):
+        schema = {"type": "object", "properties": {"a": schema}}
+    with pytest.raises(RequestError, match="deeper"):
+        schema_to_gbnf(schema)
+
+
+KEYS = [
+    "type",
+    "properties",
+    "items",
+    "anyOf",
+    "allOf",
+    "enum",
+    "const",
+    "$ref",
+    "required",
+    "minItems",
+    "pattern",
+    "a",
+]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["object", "array", "string", "#", "#/a", "x"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(JSON)
+@settings(max_examples=150, deadline=None)
+def test_any_json_is_a_grammar_or_a_request_error(vocab, schema):
+    try:
+        check_gbnf(vocab, schema_to_gbnf(schema))
+    except RequestError as error:
+        assert error.status == 400
+
+
+@pytest.mark.parametrize(
+    "gbnf",
+    ["", "%%%", 'root ::= root "a"', "root ::= foo", 'x ::= "a"', 'root ::= "a"{5,2}', 'root ::= "\\xZZ"', "root ::= [",
+     "root ::= " + "(" * 5000 + '"a"' + ")" * 5000, 'root ::= "\ud800"', 'root ::= "a"{100000}'],
+)  # fmt: skip
+def test_broken_grammars_are_refused(vocab, gbnf):
+    with pytest.raises(RequestError):
+        check_gbnf(vocab, gbnf)
+
+
+def test_answers_follow_the_grammar(tiny_model):
+    path = tiny_model("llama")
+    e, words = engine(path, n_ctx=1024), Vocabulary(path)
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "yz"]}},
+        "required": ["a", "b"],
+    }
+    for seed in range(4):
+        sampling = Sampling(temperature=1.0, seed=seed, grammar=schema_to_gbnf(schema))
+        out = generate(e, "a", 0, tokens(30), 40, sampling, stop=words.is_end)
+        answer = json.loads(b"".join(words.piece(t) for t in out))
+        assert isinstance(answer["a"], int)
+        assert answer["b"] in ("x", "yz")
+    any_object = generate(e, "b", 0, tokens(30), 20, Sampling(seed=1, grammar=json_gbnf()), stop=words.is_end)
+    assert words.piece(any_object[0]).startswith(b"{")
+    e.shutdown()
