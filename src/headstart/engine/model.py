@@ -16,7 +16,8 @@ from .gguf_header import read_header
 from .lib import Handle
 from .settings import EngineSettings
 
-ATTENTION_SEQUENCES = 256  # the library's own limit; ids cost nothing where no state comes with them
+# The library's own limit: ids do not slow a step where no state comes with them, each only reserves a row of logits.
+ATTENTION_SEQUENCES = 256
 MIB = 1 << 20
 FLASH_ATTENTION = {
     "auto": C.LLAMA_FLASH_ATTN_TYPE_AUTO,
