@@ -166,8 +166,11 @@ class Client:
         self._directory.cleanup()
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
-        with contextlib.suppress(zmq.ZMQError, asyncio.TimeoutError):
-            await asyncio.wait_for(self._send(Shutdown()), 1.0)
+        if self.model is None:  # still loading: it reads no messages, and has nothing to finish
+            process.terminate()
+        else:
+            with contextlib.suppress(zmq.ZMQError, asyncio.TimeoutError):
+                await asyncio.wait_for(self._send(Shutdown()), 1.0)
         for give_up in (process.terminate, process.kill):
             try:
                 await asyncio.wait_for(process.wait(), STOP_SECONDS)

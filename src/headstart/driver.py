@@ -6,7 +6,7 @@ from .core.plan import Action, Attach, Drop, Hold, Save, Step
 from .core.scheduler import Scheduler
 from .engine.protocol import Engine, OutOfCells, Refused
 from .errors import RequestError
-from .events import Event
+from .events import Event, Usage
 from .messages import Failed, Finished, Reply, SlotView, Snapshot, Submit
 from .types import RequestId, SeqId
 
@@ -18,6 +18,7 @@ class Driver:
         self.engine, self.scheduler = engine, scheduler
         self._replies: list[Reply] = []
         self._events: list[Event] = []
+        self._usage: Usage | None = None
 
     def submit(self, submit: Submit, now: float) -> None:
         """Queue a request, or reply at once why not."""
@@ -90,6 +91,22 @@ class Driver:
                 self.engine.close(reply.id)
         self._replies += replies
         self._events += events
+        usage = self._measure()
+        if usage != self._usage:
+            self._usage = usage
+            self._events.append(usage)
+
+    def _measure(self) -> Usage:
+        scheduler, device = self.scheduler, self.scheduler.device
+        queued = scheduler.count_queued()
+        return Usage(
+            cells_used=device.used_cells,
+            cells_total=device.n_cells,
+            running=len(scheduler.running),
+            queued=queued,
+            waiting=len(scheduler.queue) - queued,
+            holders=len(device.holders),
+        )
 
     def take(self) -> tuple[list[Reply], list[Event]]:
         """Replies and events since the last call, in order."""
@@ -100,7 +117,7 @@ class Driver:
 
     def view(self, nonce: int) -> Snapshot:
         """Everything live, for /slots."""
-        scheduler, device = self.scheduler, self.scheduler.device
+        scheduler, device, usage = self.scheduler, self.scheduler.device, self._measure()
         slots = [
             SlotView(
                 seq=-1 if r.seq is None else r.seq,
@@ -133,11 +150,11 @@ class Driver:
         return Snapshot(
             nonce=nonce,
             slots=slots,
-            cells_used=device.used_cells,
-            cells_total=device.n_cells,
-            running=len(scheduler.running),
-            queued=scheduler.count_queued(),
-            waiting=len(scheduler.queue) - scheduler.count_queued(),
+            cells_used=usage.cells_used,
+            cells_total=usage.cells_total,
+            running=usage.running,
+            queued=usage.queued,
+            waiting=usage.waiting,
         )
 
 

@@ -96,6 +96,8 @@ class Admission:
             match = self._match(request)
         self._start(request, match, now)
         # The donor's shared cells are safe under the new sequence now, so even the donor may go.
+        if match.donor is not None and not running:
+            self.keeper.replace_repeats(request, now)
         self.keeper.make_room(wanted, now)
         return True
 

@@ -24,6 +24,7 @@ class Holder:
     used: float
     hits: int = 0
     keep_until: float = 0.0
+    prompt: int = 0  # tokens of a session's prompt; what follows is the answer
 
 
 class Device:
@@ -90,14 +91,14 @@ class Device:
         """The engine has computed ``tokens`` on ``seq``."""
         self.tree.append(seq, tokens, self._salts[seq])
 
-    def settle(self, seq: SeqId, now: float) -> Holder | None:
+    def settle(self, seq: SeqId, prompt: int, now: float) -> Holder | None:
         """The request on ``seq`` is over: the sequence stays as a holder. None when it had computed nothing."""
         del self.running[seq], self._salts[seq]
         tokens = self.tree.length(seq)
         if tokens == 0:
             self._free.append(seq)
             return None
-        holder = Holder(seq, tokens, None, now, now)
+        holder = Holder(seq, tokens, None, now, now, prompt=prompt)
         self.holders[seq] = holder
         return holder
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..events import Event, Evicted, Held
 from ..types import Cut, CutReason, SeqId
 from .device import Device
@@ -73,7 +75,7 @@ class Keeper:
         if not self.rules.shares or not request.submit.write:
             self.device.drop(seq)
             return
-        holder = self.device.settle(seq, now)
+        holder = self.device.settle(seq, request.n_prompt, now)
         if holder is not None:
             self.events.append(Held(seq, holder.tokens, None))
             self._supersede(seq, now)
@@ -86,6 +88,15 @@ class Keeper:
                 holder = self.device.holders.get(other)
                 if other != seq and holder is not None and holder.why is None and holder.keep_until <= now:
                     self._evict(other, "superseded", now)
+
+    def replace_repeats(self, request: Request, now: float) -> None:
+        """A prompt that is asked again supersedes its earlier answers. The new answer then takes their cells, so that
+        it is computed exactly as the first one was: the library's rounding depends on the highest cell in use."""
+        for seq, holder in list(self.device.holders.items()):
+            if holder.why is None and holder.prompt == request.n_prompt and holder.keep_until <= now:
+                said = self.device.tree.tokens(seq)[: request.n_prompt]
+                if np.array_equal(said, request.tokens[: request.n_prompt]):
+                    self._evict(seq, "asked again", now)
 
     def touch(self, seq: SeqId, position: int, now: float) -> None:
         """A request resumes at ``position`` of ``seq``: every holder on that path has proved its worth."""
