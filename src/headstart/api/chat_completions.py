@@ -48,6 +48,7 @@ def chat_job(chat: ChatRequest, services: Services) -> Job:
         works=works,
         n=chat.n or 1,
         output=lambda _index: chat_output(chat, prompt, source.tools, grammar, services),
+        keep=lambda generated: services.builder.remember(prompt, generated),
         top=top,
         **presentation(chat),
     )

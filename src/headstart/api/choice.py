@@ -29,7 +29,7 @@ class Choice:
         self.work, self.output = work, output
         self.started: messages.Started | None = None
         self.finished: messages.Finished | None = None
-        self.n_tokens = 0
+        self.tokens: list[int] = []
         self._progress: messages.Progress | None = None
         self._tokenizer, self._top = tokenizer, top
         self._probs: list[TokenProb] = []
@@ -61,6 +61,11 @@ class Choice:
         """The latest prefill report since the last call."""
         progress, self._progress = self._progress, None
         return progress
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens up to now, the last one of a stop string included."""
+        return len(self.tokens)
 
     @property
     def reason(self) -> FinishReason | None:
@@ -95,9 +100,9 @@ class Choice:
         )
 
     def _token(self, sampled: messages.Sampled) -> list[Delta]:
-        if self.n_tokens == 0:
+        if not self.tokens:
             self._first_at = time.monotonic()
-        self.n_tokens += 1
+        self.tokens.append(sampled.token)
         deltas = self.output.push(sampled.token)
         if self._top is not None and not self._tokenizer.is_end(sampled.token):
             piece = self._tokenizer.piece

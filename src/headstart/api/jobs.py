@@ -37,6 +37,7 @@ class Job:
     works: list[messages.Submit]
     n: int
     output: Callable[[int], OutputStream]
+    keep: Callable[[list[int]], None] | None = None  # told each choice's tokens once it's complete, on a pool thread
     stream: bool = False
     include_usage: bool = False
     timings_per_token: bool = False

@@ -103,6 +103,8 @@ async def follow(
     if choice.output.stopped and not stopped and choice.finished is None:
         # Not by closing the iterator: the worker's last message has the timings.
         await services.client.abort(job.works[index].id)
+    if choice.finished is not None and job.keep is not None:
+        services.pool.submit(job.keep, choice.tokens)
     return index, deltas
 
 
