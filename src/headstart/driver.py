@@ -65,7 +65,9 @@ class Driver:
                     raise Refused("its source was refused before")
                 if isinstance(action, Save) and action.seq in lost:
                     raise Refused("its source was refused before")
-                self.engine.perform(action)
+                size = self.engine.perform(action)
+                if isinstance(action, Save):
+                    self.scheduler.snapshots.weigh(action.snapshot, size)
             except Refused:
                 whole = False
                 if isinstance(action, Attach | Hold):

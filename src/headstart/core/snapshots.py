@@ -77,6 +77,11 @@ class Snapshots:
         self._saved[saved.id] = saved
         return saved, gone
 
+    def weigh(self, snapshot: int, size: int) -> None:
+        """Its bytes have been copied and are ``size`` many; later ones are expected to weigh the same."""
+        if snapshot in self._saved:
+            self._saved[snapshot].size = self.state_bytes = size
+
     def touch(self, snapshot: int, now: float) -> None:
         self._saved[snapshot].used = now
         self._saved[snapshot].hits += 1

@@ -114,7 +114,7 @@ class LlamaEngine:
         """Tag [0, position) of ``src`` for ``dst``; a recurrent state is shared as it stands, so ``src`` must too."""
         self._empty(dst)
         end = lib.last_position(self._mem, self._seq(src)) + 1
-        if end < position or (end != position and self._rules.has_state):
+        if end < position or (end != position and self._rules.state):
             raise Refused(f"sequence {src} stands at {end}, not at {position}")
         lib.copy_seq(self._mem, src, dst, -1 if end == position else position)
         self._verify(dst, position)
@@ -123,13 +123,13 @@ class LlamaEngine:
         end = lib.last_position(self._mem, seq) + 1
         if end != position:
             self._refuse(seq, f"the sequence stands at {end} instead of {position}")
-        if self._window and not self._rules.has_state:
+        if self._window and not self._rules.state:
             first = lib.first_position(self._mem, seq)
             if first > max(0, position - self._window):
                 self._refuse(seq, f"the window before {position} is gone: it starts at {first}")
 
     def _save(self, action: Save) -> int:
-        if not self._rules.has_state:
+        if not self._rules.state:
             # On an attention cache the same call would write every cell once more.
             raise Refused(f"a {self.info.kind} model has no state to save")
         end = lib.last_position(self._mem, self._seq(action.seq)) + 1

@@ -8,6 +8,7 @@ from typing import Any
 
 import llama_cpp.llama_cpp as C
 
+from ..core.rules import RULES, Rules
 from ..errors import StartupError
 from ..messages import ModelInfo
 from ..types import MemoryKind
@@ -35,7 +36,7 @@ class Loaded:
     mem: Handle
     vocab: Handle
     info: ModelInfo
-    rules: memory.Rules
+    rules: Rules
 
     def free(self) -> None:
         C.llama_free(self.ctx)
@@ -67,7 +68,7 @@ def load(settings: EngineSettings) -> Loaded:
         C.llama_model_free(model)
         raise
     info = _info(settings, model, ctx, found, n_seq, per_token)
-    return Loaded(model, ctx, C.llama_get_memory(ctx), C.llama_model_get_vocab(model), info, memory.RULES[found.kind])
+    return Loaded(model, ctx, C.llama_get_memory(ctx), C.llama_model_get_vocab(model), info, RULES[found.kind])
 
 
 def _load_model(settings: EngineSettings) -> Handle:
@@ -105,7 +106,7 @@ def _sequences(settings: EngineSettings, kind: MemoryKind) -> int:
     wanted = settings.n_seq
     if wanted is None:
         # Each id costs a recurrent state, or one more window in the sliding layers' cache.
-        costly = memory.RULES[kind].has_state or kind == MemoryKind.SLIDING
+        costly = RULES[kind].state or kind == MemoryKind.SLIDING
         wanted = settings.parallel + settings.state_slots + 1 if costly else ATTENTION_SEQUENCES
     if not 1 <= wanted <= limit:
         raise StartupError(f"{wanted} sequences asked for, the library takes 1 to {limit}; lower --parallel")
@@ -146,15 +147,15 @@ def _too_little(n_ctx: int, per_token: int, free: int) -> str:
 def _info(
     settings: EngineSettings, model: Handle, ctx: Handle, found: memory.Detected, n_seq: int, per_token: int
 ) -> ModelInfo:
-    rules = memory.RULES[found.kind]
+    rules = RULES[found.kind]
     n_ctx = int(C.llama_n_ctx(ctx))
     notes = [f"cache: {n_ctx} cells, {per_token * n_ctx / MIB:.0f} MiB ({settings.type_k}/{settings.type_v})"]
-    size = _state_bytes() if rules.has_state else 0
-    if rules.has_state:
+    size = _state_bytes() if rules.state else 0
+    if rules.state:
         notes.append(f"states: {n_seq} of {size / MIB:.2f} MiB each, {n_seq * size / MIB:.0f} MiB in all")
     why_not = "" if settings.sharing else "switched off"
     if not rules.shares:
-        why_not = f"{found.reason}: {rules.why_not}"
+        why_not = f"{found.reason}: this kind of memory is not proven safe to share"
     return ModelInfo(
         path=settings.model,
         description=lib.description(model),
