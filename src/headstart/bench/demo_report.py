@@ -1,0 +1,142 @@
+"""What the demo shows: each session while it runs, and the table at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+WHERE = {
+    "attach": "running session",
+    "wait": "awaited session",
+    "holder": "kept prefix",
+    "snapshot": "saved state",
+    "none": "computed",
+}
+
+
+@dataclass
+class Seen:
+    """One session as its client saw it. Times are seconds from when it was sent."""
+
+    name: str
+    first: float | None = None
+    total: float | None = None
+    prompt: int = 0
+    cached: int = 0
+    source: dict[str, Any] = field(default_factory=dict)
+    text: str = ""
+    _began: float | None = None
+
+    def begin(self, now: float) -> None:
+        self._began = now
+
+    def note(self, text: str, now: float) -> bool:
+        """Add a piece of the answer; True for the first."""
+        self.text += text
+        if self.first is not None or self._began is None:
+            return False
+        self.first = now - self._began
+        return True
+
+    def finish(self, now: float) -> None:
+        if self._began is not None:
+            self.total = now - self._began
+
+    def waited(self, now: float) -> float:
+        """Seconds until the first token, or so far."""
+        return self.first if self.first is not None else now - self._began if self._began is not None else 0.0
+
+    @property
+    def origin(self) -> str:
+        return WHERE.get(str(self.source.get("source", "none")), "")
+
+
+class Board:
+    """Progress: a table that redraws itself on a terminal, a line for each fact elsewhere."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._seen: Sequence[Seen] = ()
+
+    @contextmanager
+    def watch(self, seen: Sequence[Seen]) -> Iterator[None]:
+        """Show ``seen`` while the block runs."""
+        self._seen = seen
+        if not self._console.is_terminal:
+            yield
+            return
+        with Live(console=self._console, get_renderable=self._picture, refresh_per_second=8):
+            yield
+
+    def tell(self, seen: Seen, fact: str) -> None:
+        """Something happened to a session. Without a terminal it becomes a line."""
+        if self._console.is_terminal or not fact:
+            return
+        words = {
+            "sent": "sent",
+            "first token": f"first token after {seen.waited(0):.2f} s",
+            "done": f"done after {seen.total or 0:.2f} s, {seen.cached:,} of {seen.prompt:,} prompt tokens cached",
+        }
+        self._console.print(f"  {seen.name:<12} {words[fact]}", highlight=False)
+
+    def _picture(self) -> Table:
+        now = time.perf_counter()
+        grid = Table.grid(padding=(0, 2))
+        for seen in self._seen:
+            state = "waiting for its turn" if seen.waited(now) == 0 else "reading" if seen.first is None else "writing"
+            if seen.total is not None:
+                state = "done"
+            style = {"reading": "yellow", "writing": "cyan", "done": "green"}.get(state, "dim")
+            answer = Text(" ".join(seen.text.split())[:48], style="dim")
+            grid.add_row(f"  {seen.name}", Text(state, style=style), f"{seen.waited(now):6.2f} s", answer)
+        return grid
+
+
+def table(on: Sequence[Seen], off: Sequence[Seen], wall_on: float, wall_off: float) -> Table:
+    """Every session with sharing beside the same without it; walls are seconds for all of them."""
+    made = Table(title="Time to first token", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
+                 show_footer=True, padding=(0, 1), footer_style="dim")  # fmt: skip
+    headings = (
+        ("\nsession", "left", "all, to the end"),
+        ("first\ntoken", "right", f"{wall_on:.1f} s"),
+        ("\ncached", "right", ""),
+        ("\nprefix from", "left", ""),
+        ("sharing off:\nfirst token", "right", f"{wall_off:.1f} s"),
+        ("\ncached", "right", ""),
+        ("\nfaster", "right", ratio(wall_off, wall_on)),
+    )
+    for heading, justify, footer in headings:
+        made.add_column(heading, justify="left" if justify == "left" else "right", footer=footer, no_wrap=True)
+    for a, b in zip(on, off, strict=True):
+        made.add_row(
+            a.name,
+            seconds(a.first),
+            f"{a.cached:,}/{a.prompt:,}",
+            a.origin,
+            seconds(b.first),
+            f"{b.cached:,}",
+            Text(ratio(b.first, a.first), style="bold green" if (b.first or 0) > 2 * (a.first or 0) else ""),
+        )
+    return made
+
+
+def seconds(value: float | None) -> str:
+    """A time; a dash where no token came."""
+    return "–" if value is None else f"{value:.2f} s"
+
+
+def ratio(slow: float | None, fast: float | None) -> str:
+    """How many times faster."""
+    if not slow or not fast:
+        return "–"
+    times = slow / fast
+    return f"{times:.0f} x" if times >= 9.95 else f"{times:.1f} x"

@@ -1,0 +1,173 @@
+"""One function for each promise: do the work on our server, measure the library, let `judge` decide."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from statistics import median
+
+from ..core.pace import SMALLEST_CHUNK
+from ..types import MemoryKind
+from . import drive, judge, stateful
+from .judge import Row
+from .stage import Stage
+from .target import Answer
+from .work import make_head, prefix_tree_size, task
+
+_SIBLINGS = 4
+
+
+async def burst(stage: Stage) -> list[Row]:
+    """Four cold siblings at once; then the cells that they take."""
+    await stage.fresh()
+    head = await make_head(stage.target, "burst", stage.sizes.head)
+    bodies = [head.body(task(i), max_tokens=1) for i in range(_SIBLINGS)]
+    prompts = [await stage.target.tokens(body) for body in bodies]
+    colds = [stage.cold(len(prompts[0]), head.tokens)]
+    before = await stage.target.metric("headstart_cells_used")
+    wall, _ = await drive.burst(stage.target, bodies)
+    await stage.target.idle()
+    used = await stage.target.metric("headstart_cells_used") - before
+    stage.warmed(head)
+    colds.append(stage.cold(len(prompts[0]), head.tokens))
+    stage.ours["burst"] = wall
+    return [judge.burst(wall, colds), judge.cells(used, prefix_tree_size(prompts), sum(map(len, prompts)))]
+
+
+async def third(stage: Stage) -> list[Row]:
+    """A third session while two decode."""
+    head = await stage.warm()
+    answers = await drive.third(stage.target, head, stage.sizes.repeat)
+    own = _own(answers)
+    yard = stage.yard(head)
+    idle, busy = yard.attach(own, 0, stage.sizes.repeat), yard.attach(own, 2, stage.sizes.repeat)
+    ttfts = [a.first for a in answers]
+    stage.ours["third"] = median(ttfts)
+    return [judge.third(ttfts, idle, busy, own)]
+
+
+async def overhead(stage: Stage) -> list[Row]:
+    """A warm request with nobody else there, in turn with the library."""
+    head = await stage.warm()
+    yard = stage.yard(head)
+    answers: list[Answer] = []
+    bare: list[float] = []
+    for i in range(2 * stage.sizes.repeat + 1):
+        answers.append(await stage.target.chat(head.body(task(100 + i), max_tokens=1)))
+        bare += yard.attach(answers[-1].uncached, 0, 1)
+    return [judge.overhead([a.first for a in answers[1:]], bare[1:], answers[-1].prompt_tokens)]
+
+
+async def decode_one(stage: Stage) -> list[Row]:
+    """One session's speed."""
+    return [await _decode(stage, 1)]
+
+
+async def decode_three(stage: Stage) -> list[Row]:
+    """The speed of three sessions on one head."""
+    return [await _decode(stage, 3)]
+
+
+async def _decode(stage: Stage, sessions: int) -> Row:
+    head = await stage.warm()
+    yard = stage.yard(head)
+    own = len(await stage.target.tokens(head.body(task(20)))) - head.tokens
+    ours: list[float] = []
+    bare: list[float] = []
+    for _ in range(max(1, stage.sizes.repeat // 2 + 1)):
+        ours.append(await drive.decode(stage.target, head, sessions, stage.sizes.decode))
+        bare.append(yard.decode(sessions, own, stage.sizes.decode))
+    stage.ours[f"decode-{sessions}"] = median(ours)
+    return judge.decode(sessions, ours, bare)
+
+
+async def gap(stage: Stage) -> list[Row]:
+    """Silences while a cold prompt is read."""
+    head = await stage.warm()
+    cold = (await make_head(stage.target, "gap", stage.sizes.cold)).body(task(0))
+    gaps = await drive.gap(stage.target, head, cold)
+    own = len(await stage.target.tokens(head.body(task(3)))) - head.tokens
+    chunk, tokens = stage.yard(head).chunk(own, stage.sizes.cold, stage.step_ms, SMALLEST_CHUNK)
+    stage.ours["gap"] = max(gaps)
+    return [judge.gap(gaps, chunk, tokens, stage.sizes.cold)]
+
+
+async def alone(stage: Stage) -> list[Row]:
+    """Requests that share nothing with anything, sharing on and off in turn, each on a server just started."""
+    on, off = await _pairs(stage, "alone", stage.sizes.alone, answer_tokens=16)
+    what = f"a request that shares nothing ({stage.sizes.alone:,} tokens), slower than with sharing off by"
+    return [judge.alone("alone", what, on, off)]
+
+
+async def keeping(stage: Stage) -> list[Row]:
+    """What it costs a cold prompt to pause at its cuts and keep states there."""
+    on, off = await _pairs(stage, "keeping", stage.sizes.head, answer_tokens=1)
+    return [judge.alone("keeping", "holders and snapshots: a cold prefill takes longer by", on, off)]
+
+
+async def _pairs(stage: Stage, name: str, tokens: int, answer_tokens: int) -> tuple[list[float], list[float]]:
+    times: dict[str, list[float]] = {"--slot-attach": [], "--no-slot-attach": []}
+    cells = -(-(tokens + 2048) // 1024) * 1024
+    for pair in range(stage.sizes.pairs):
+        head = await make_head(stage.target, f"{name}{pair}", tokens)
+        # Whoever comes second finds the processor warmer: take turns at that too.
+        for flag in sorted(times, reverse=bool(pair % 2)):
+            with stage.served(flag, cells=cells) as target:
+                await target.chat({"messages": [{"role": "user", "content": "Hello."}], "max_tokens": 2})
+                answer = await target.chat(head.body(task(pair), max_tokens=answer_tokens))
+                times[flag].append(answer.total)
+    return times["--slot-attach"], times["--no-slot-attach"]
+
+
+async def sessions(stage: Stage) -> list[Row]:
+    """A coordinator and three siblings, with sharing and without: the plot."""
+    head = await make_head(stage.target, "sessions", stage.sizes.head)
+    for label, flag in (("headstart", "--slot-attach"), ("sharing off", "--no-slot-attach")):
+        with stage.served(flag) as target:
+            stage.sessions[label] = await drive.sessions(target, head)
+    with_it, without = (median(s.first for s in found[1:]) for found in stage.sessions.values())
+    stage.ours["sessions"] = with_it
+    what = "three siblings beside a coordinator: median time to first token"
+    return [Row("sessions", what, with_it, None, "s", note=f"{without / with_it:.0f} x faster than without sharing")]
+
+
+def _own(answers: list[Answer]) -> int:
+    return round(median(a.uncached for a in answers))
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """``rows`` are the ids that it reports; ``stateful`` ones are for models whose prefixes cannot be cut anywhere."""
+
+    run: Callable[[Stage], Awaitable[list[Row]]]
+    rows: tuple[str, ...]
+    stateful: bool = False
+
+
+# In this order: the first leaves a warm head, those that fill the cache with other things come late.
+SCENARIOS = (
+    Scenario(burst, ("burst", "cells")),
+    Scenario(third, ("third",)),
+    Scenario(overhead, ("overhead",)),
+    Scenario(decode_one, ("decode-1",)),
+    Scenario(decode_three, ("decode-3",)),
+    Scenario(stateful.turns, ("turn",), stateful=True),
+    Scenario(stateful.tool_loop, ("tool-loop", "tool-loop-head"), stateful=True),
+    Scenario(gap, ("gap",)),
+    Scenario(stateful.burst_unmarked, ("burst-unmarked",), stateful=True),
+    Scenario(stateful.new_day, ("new-day-first", "new-day-second", "new-day-later", "new-day-deep"), stateful=True),
+    Scenario(alone, ("alone",)),
+    Scenario(keeping, ("keeping",), stateful=True),
+    Scenario(sessions, ("sessions",)),
+)
+
+
+def chosen(kind: MemoryKind, only: frozenset[str]) -> list[Scenario]:
+    """The scenarios for a kind of memory, in order; ``only`` names rows, empty for all."""
+    fitting = [s for s in SCENARIOS if not s.stateful or kind is not MemoryKind.ATTENTION]
+    return [s for s in fitting if not only or only & set(s.rows)]
+
+
+def row_ids() -> list[str]:
+    """Every id that ``only`` may name."""
+    return [row for scenario in SCENARIOS for row in scenario.rows]

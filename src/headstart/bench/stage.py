@@ -1,0 +1,151 @@
+"""What a scenario runs on: one model, our server on it, the yardstick beside it, and the work of the wanted size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from ..config import Config
+from ..engine.settings import EngineSettings
+from ..messages import Sampling
+from .catalogue import Model
+from .drive import LONG, Session
+from .local import Server
+from .target import Body, Target
+from .work import Head, clean_bias, make_head
+
+STATES = 12  # sequences with a recurrent state, beyond what runs; enough for every chain that a scenario keeps
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much work: tokens, repetitions."""
+
+    head: int = 14_000
+    cold: int = 9_000  # the prompt that is read while somebody decodes
+    alone: int = 3_000  # the prompt that shares nothing
+    decode: int = 128
+    repeat: int = 5
+    pairs: int = 4
+    rounds: int = 50
+
+    @property
+    def cells(self) -> int:
+        """Enough for four separate copies of everything, so that sharing off has its room too."""
+        wanted = 5 * (self.head + 1024) + self.cold + LONG
+        return -(-wanted // 1024) * 1024
+
+
+QUICK = Sizes(head=1_200, cold=600, alone=400, decode=48, repeat=2, pairs=1, rounds=6)
+
+
+@dataclass
+class Stage:
+    """One model's phase of a run. An async context manager; everything it starts ends with it."""
+
+    model: Model
+    sizes: Sizes
+    threads: int
+    say: Callable[[str], None] = lambda _text: None
+    sessions: dict[str, list[Session]] = field(default_factory=dict)  # for the plot, by who served them
+    ours: dict[str, float] = field(default_factory=dict)  # what a peer is compared with
+
+    async def __aenter__(self) -> Stage:
+        self._stack = ExitStack()
+        self._main: ExitStack | None = None
+        self._head: Head | None = None
+        self._held = 0
+        self._yard: Any = None
+        self.http = httpx.AsyncClient(trust_env=False, timeout=httpx.Timeout(30, read=None), limits=_LIMITS)
+        self.common: Body = {"model": self.model.name, "ignore_eos": True, "temperature": 0.8, "seed": 1}
+        try:
+            await self.fresh()
+            self.common["logit_bias"] = await clean_bias(self.target)
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._main is not None:
+            self._main.close()
+        self._stack.close()
+        await self.http.aclose()
+
+    # ---- servers
+
+    async def fresh(self) -> None:
+        """Start our server anew: an empty cache, no head in it."""
+        if self._main is not None:
+            self._main.close()
+        self._main = ExitStack()
+        self._head = None
+        self.target = self._main.enter_context(self.served())
+
+    @contextmanager
+    def served(self, *flags: str, cells: int | None = None) -> Iterator[Target]:
+        """A server of ours for a while. It waits idle while another one works."""
+        with Server(self._arguments(*flags, cells=cells)) as server:
+            yield Target(server.url, self.common, self.http)
+
+    def _arguments(self, *flags: str, cells: int | None) -> list[str]:
+        threads = str(self.threads)
+        size = str(cells or self.sizes.cells)
+        return ["-m", str(self.model.path), "-c", size, "-t", threads, "--state-slots", str(STATES), *flags]
+
+    # ---- the warm head, here and at the yardstick
+
+    async def warm(self) -> Head:
+        """A head that our server has computed."""
+        if self._head is None:
+            self._head = await make_head(self.target, "warm", self.sizes.head)
+            await self.target.chat(self._head.body("Hello.", max_tokens=1))
+        return self._head
+
+    def warmed(self, head: Head) -> None:
+        """Our server has computed ``head``: scenarios that want a warm one may take it."""
+        self._head = head
+
+    def yard(self, head: Head | None = None) -> Any:
+        """The yardstick, with the prefix of ``head`` held, where one is named."""
+        from .yardstick import Yardstick
+
+        if self._yard is None:
+            self._yard = self._stack.enter_context(Yardstick(self._engine(), self._sampling()))
+        if head is not None and self._held != head.tokens:
+            self.cold(head.tokens + 16, head.tokens)
+        return self._yard
+
+    def cold(self, tokens: int, hold: int) -> float:
+        """The library's cold prefill, seconds; its first ``hold`` tokens stay at the yardstick."""
+        seconds = float(self.yard().cold(tokens, hold))
+        self._held = hold
+        return seconds
+
+    def _engine(self) -> EngineSettings:
+        return EngineSettings(
+            model=str(self.model.path),
+            n_ctx=self.sizes.cells,
+            state_slots=STATES,
+            n_threads=self.threads,
+            n_threads_batch=self.threads,
+        )
+
+    def _sampling(self) -> Sampling:
+        bias = tuple((int(token), value) for token, value in self.common["logit_bias"].items())
+        return Sampling(temperature=0.8, seed=1, ignore_eos=True, logit_bias=bias)
+
+    @property
+    def step_ms(self) -> float:
+        """Our server's target for one step while somebody decodes."""
+        return float(Config.model_fields["step_ms"].default)
+
+
+_LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=8)
