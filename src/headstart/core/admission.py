@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..events import Attached, Event, Missed, Waited
 from ..messages import Started
 from ..types import Cut, CutReason, Source
 from .device import Device
+from .exact import exact_position
 from .keeper import Keeper
 from .match import Leader, Match, find_leader, find_match
 from .pace import Pace
@@ -83,6 +84,8 @@ class Admission:
     def admit(self, request: Request, match: Match, running: Sequence[Request], now: float) -> bool:
         """Start the request at ``match`` if ids and cells allow it. False leaves everything as it was, but for
         holders that had to make room."""
+        if not running:
+            match = self._to_the_bit(request, match)
         generate = min(request.max_new - len(request.generated), self.limits.reserve)
         promised = sum(self._still_wants(r) for r in running)
         wanted = self.device.cells(len(request.tokens) - match.position + generate) + promised
@@ -100,6 +103,16 @@ class Admission:
             self.keeper.replace_repeats(request, now)
         self.keeper.make_room(wanted, now)
         return True
+
+    def _to_the_bit(self, request: Request, match: Match) -> Match:
+        """Alone on the server, a warm answer is the cold one bit for bit; see `exact`. Tokens that were generated are
+        computed one by one anyway, so past a donor's prompt there is nothing to keep exact."""
+        holder = self.device.holders.get(match.donor) if match.donor is not None else None
+        if not self.rules.anywhere or holder is None or (holder.why is None and match.position > holder.prompt):
+            return match
+        cuts = [c.position for c in request.cuts if c.reason in self.rules.holds]
+        position = exact_position(match.position, cuts, request.target)
+        return replace(match, position=position) if position else Match(depth=match.depth)
 
     def _reclaimed_by(self, match: Match) -> int:
         """Cells of holders alone that the request would take over by sharing them."""
@@ -172,7 +185,7 @@ class Admission:
 
     def _explain(self, request: Request, match: Match) -> str:
         """Why no more of the prompt was reused; "" when all that can be reused was."""
-        if match.position >= len(request.tokens) - 1:
+        if match.position >= request.limit:
             return ""
         if not self.rules.shares:
             return "sharing is off"
@@ -180,6 +193,8 @@ class Admission:
             return "the request asked for no reuse"
         if match.depth == 0:
             return "no prompt with this beginning is in the cache"
+        if match.depth > match.position and self.rules.anywhere:
+            return "the last tokens are computed again, so that the answer is the same to the bit"
         if match.depth > match.position:
             return f"no state is saved between tokens {match.position} and {match.depth}"
         return f"differs from the closest cached prompt at token {match.depth}"

@@ -16,6 +16,7 @@ from ..messages import Failed, Finished, Progress, Reply, Sampled, Submit
 from ..types import FinishReason, RequestId, Source
 from .admission import Admission, Limits
 from .device import Device
+from .exact import chunk_end
 from .keeper import Keeper
 from .pace import Pace
 from .plan import Action, Attach, Decode, Hold, Pick, Prefill, Save, Step
@@ -141,11 +142,10 @@ class Scheduler:
         return Step(decodes, tuple(prefills)) if decodes or prefills else None
 
     def _chunk(self, request: Request, budget: int) -> Prefill:
-        """The request's next prompt tokens: up to the budget, and where states count no further than its next cut."""
+        """The request's next prompt tokens: up to the budget, and no further than its next cut that is kept."""
         assert request.seq is not None
-        end = min(request.target, request.position + budget)
-        if request.cuts and not self.rules.anywhere:
-            end = min(end, request.cuts[0].position)
+        kept = (c.position for c in request.cuts if c.reason in self.rules.holds)
+        end = chunk_end(request.position, next(kept, request.target), budget)
         tokens = tuple(request.tokens[request.position : end].tolist())
         return Prefill(request.id, request.seq, request.position, tokens, sample=end == request.target)
 
