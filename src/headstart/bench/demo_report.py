@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 WHERE = {
-    "attach": "running session",
-    "wait": "awaited session",
+    "attach": "live session",
+    "wait": "awaited one",
     "holder": "kept prefix",
     "snapshot": "saved state",
     "none": "computed",
@@ -104,9 +104,9 @@ class Board:
 def table(on: Sequence[Seen], off: Sequence[Seen], wall_on: float, wall_off: float) -> Table:
     """Every session with sharing beside the same without it; walls are seconds for all of them."""
     made = Table(title="Time to first token", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
-                 show_footer=True, padding=(0, 1), footer_style="dim")  # fmt: skip
+                 show_footer=True, padding=(0, 1), collapse_padding=True, pad_edge=False, footer_style="dim")  # fmt: skip
     headings = (
-        ("\nsession", "left", "all, to the end"),
+        ("\nsession", "left", "all to end"),
         ("first\ntoken", "right", f"{wall_on:.1f} s"),
         ("\ncached", "right", ""),
         ("\nprefix from", "left", ""),

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any, Literal
 
+from ..core.admission import CLOSEST_CUTS
+
 Unit = Literal["s", "ms", "x", "tokens", "cells", "%"]
 
 WIRE = 0.060  # front and wire, seconds
@@ -142,12 +144,12 @@ def alone(id: str, what: str, on: Sequence[float], off: Sequence[float]) -> Row:
 
 def new_day(first: int, second: int, later: int, behind: int, own: int) -> list[Row]:
     """Uncached tokens of sessions whose head differs ``behind`` tokens before their ends, ``own`` of them their own:
-    a new day's first and second, and the first of the day after."""
+    a new day's first and second, and the first of the day after, which may resume a cut's least distance before."""
     where = f"the prompts part {behind} tokens before the end, {own} of these are the task"
     return [
         Row("new-day-first", "new day's first session, uncached", first, NEW_DAY_TOKENS, "tokens", note=where),
         Row("new-day-second", "new day's second session, uncached", second, SAME_DAY_TOKENS, "tokens"),
-        Row("new-day-later", "later day's first session, uncached", later, behind, "tokens", note=where),
+        Row("new-day-later", "later day's first session, uncached", later, behind + CLOSEST_CUTS, "tokens", note=where),
     ]
 
 
@@ -174,7 +176,7 @@ def turns(uncached: Sequence[int], new: Sequence[int]) -> Row:
 
 
 def tool_loop(uncached: Sequence[int], sibling: int, own: int) -> list[Row]:
-    """Rounds of a tool loop, the first aside: the dearest against the typical one. Then a sibling on the loop's head."""
+    """Rounds of a tool loop, the first aside: the dearest against the typical one. Then a sibling on its head."""
     rounds = uncached[1:]
     return [
         Row(

@@ -12,7 +12,7 @@ from . import drive, judge, stateful
 from .judge import Row
 from .stage import Stage
 from .target import Answer
-from .work import make_head, prefix_tree_size, task
+from .work import Head, make_head, prefix_tree_size, task
 
 _SIBLINGS = 4
 
@@ -25,20 +25,23 @@ async def burst(stage: Stage) -> list[Row]:
     prompts = [await stage.target.tokens(body) for body in bodies]
     colds = [stage.cold(len(prompts[0]), head.tokens)]
     before = await stage.target.metric("headstart_cells_used")
-    wall, _ = await drive.burst(stage.target, bodies)
+    wall, answers = await drive.burst(stage.target, bodies)
     await stage.target.idle()
     used = await stage.target.metric("headstart_cells_used") - before
     stage.warmed(head)
     colds.append(stage.cold(len(prompts[0]), head.tokens))
     stage.ours["burst"] = wall
-    return [judge.burst(wall, colds), judge.cells(used, prefix_tree_size(prompts), sum(map(len, prompts)))]
+    # Where states count, siblings part from the head's cut, which may lie a token or two before the prompts part.
+    exact = stage.model.kind is MemoryKind.ATTENTION
+    needed = prefix_tree_size(prompts) if exact else sum(a.uncached for a in answers)
+    return [judge.burst(wall, colds), judge.cells(used, needed, sum(map(len, prompts)))]
 
 
 async def third(stage: Stage) -> list[Row]:
     """A third session while two decode."""
     head = await stage.warm()
     answers = await drive.third(stage.target, head, stage.sizes.repeat)
-    own = _own(answers)
+    own = _own(answers, head)
     yard = stage.yard(head)
     idle, busy = yard.attach(own, 0, stage.sizes.repeat), yard.attach(own, 2, stage.sizes.repeat)
     ttfts = [a.first for a in answers]
@@ -54,7 +57,7 @@ async def overhead(stage: Stage) -> list[Row]:
     bare: list[float] = []
     for i in range(2 * stage.sizes.repeat + 1):
         answers.append(await stage.target.chat(head.body(task(100 + i), max_tokens=1)))
-        bare += yard.attach(answers[-1].uncached, 0, 1)
+        bare += yard.attach(_own(answers[-1:], head), 0, 1)
     return [judge.overhead([a.first for a in answers[1:]], bare[1:], answers[-1].prompt_tokens)]
 
 
@@ -131,8 +134,9 @@ async def sessions(stage: Stage) -> list[Row]:
     return [Row("sessions", what, with_it, None, "s", note=f"{without / with_it:.0f} x faster than without sharing")]
 
 
-def _own(answers: list[Answer]) -> int:
-    return round(median(a.uncached for a in answers))
+def _own(answers: list[Answer], head: Head) -> int:
+    """Tokens beyond the head. What the server computes again of the head, it cannot blame on the library."""
+    return round(median(a.prompt_tokens for a in answers)) - head.tokens
 
 
 @dataclass(frozen=True)
