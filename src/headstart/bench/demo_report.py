@@ -103,8 +103,17 @@ class Board:
 
 def table(on: Sequence[Seen], off: Sequence[Seen], wall_on: float, wall_off: float) -> Table:
     """Every session with sharing beside the same without it; walls are seconds for all of them."""
-    made = Table(title="Time to first token", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
-                 show_footer=True, padding=(0, 1), collapse_padding=True, pad_edge=False, footer_style="dim")  # fmt: skip
+    made = Table(
+        title="Time to first token",
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_footer=True,
+        footer_style="dim",
+        padding=(0, 1),
+        collapse_padding=True,
+        pad_edge=False,
+    )
     headings = (
         ("\nsession", "left", "all to end"),
         ("first\ntoken", "right", f"{wall_on:.1f} s"),
