@@ -82,7 +82,7 @@ class Driver:
             self.scheduler.out_of_cells(step, now)
             return
         after = now + result.ms / 1e3
-        self.scheduler.done(step, result.picks, result.ms, after)
+        self.scheduler.done(step, result.picks, result.ms, after, result.floors)
         for request, why in result.failed:
             self.scheduler.fail(request, Failed(id=request, message=why), after)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from ..events import Attached, Event, Missed, Waited
 from ..messages import Started
 from ..types import Cut, CutReason, Source
+from .cuts import CLOSEST, choose, regular
 from .device import Device
 from .exact import exact_position
 from .keeper import Keeper
@@ -18,7 +19,6 @@ from .requests import Moment, Request, State
 from .rules import Rules
 from .snapshots import Snapshots
 
-CLOSEST_CUTS = 64  # tokens; each cut costs a batch border
 PATIENCE = 30.0  # seconds to wait for a leader that makes no progress
 
 
@@ -147,7 +147,7 @@ class Admission:
             request.cached = match.position
             request.reason = self._explain(request, match)
         request.move(Moment.ADMIT)
-        self._learn_cuts(request, match)
+        self._plan_cuts(request, match)
         if first:
             self.started.append(self.report(request, match.donor_tokens))
             if match.donor is not None:
@@ -167,21 +167,16 @@ class Admission:
             reason=request.reason,
         )
 
-    def _learn_cuts(self, request: Request, match: Match) -> None:
-        """Where states count, the point up to which the device agrees with the prompt is one that prompts part at:
-        this request passes it next and keeps a state there. Cuts too close to an earlier one are left out."""
-        if self.rules.anywhere:
-            return
-        ahead = [c for c in request.cuts if c.position > match.position]
-        if match.position + CLOSEST_CUTS <= match.depth < len(request.tokens):
-            ahead.append(Cut(match.depth, CutReason.DIVERGENCE))
-        ahead.sort(key=lambda c: c.position)
-        request.cuts = []
-        last = match.position
-        for cut in ahead:
-            if cut.position - last >= CLOSEST_CUTS or cut.reason in _ALWAYS:
-                request.cuts.append(cut)
-                last = cut.position
+    def _plan_cuts(self, request: Request, match: Match) -> None:
+        """Where the request will pause: what it asks for, and where states count, regular places and the point up to
+        which the device agrees with the prompt. Prompts part there, and this one passes it next."""
+        wanted = [c for c in request.cuts if c.reason in self.rules.holds]
+        behind = [c for c in wanted if c.position <= match.position]
+        if not self.rules.anywhere and request.submit.write:
+            wanted += regular(len(request.tokens), self.snapshots.affordable if self.rules.state else 1, wanted)
+            if match.position + CLOSEST <= match.depth < len(request.tokens):
+                wanted.append(Cut(match.depth, CutReason.DIVERGENCE))
+        request.cuts = behind + choose((c for c in wanted if c.reason in self.rules.holds), match.position)
 
     def _explain(self, request: Request, match: Match) -> str:
         """Why no more of the prompt was reused; "" when all that can be reused was."""
@@ -198,6 +193,3 @@ class Admission:
         if match.depth > match.position:
             return f"no state is saved between tokens {match.position} and {match.depth}"
         return f"differs from the closest cached prompt at token {match.depth}"
-
-
-_ALWAYS = frozenset({CutReason.HEAD, CutReason.EXPLICIT, CutReason.DIVERGENCE})

@@ -38,12 +38,18 @@ class Device:
         self.tree = ExtentTree()
         self.holders: dict[SeqId, Holder] = {}
         self.running: dict[SeqId, RequestId] = {}
+        self.floors: dict[SeqId, int] = {}  # sliding windows: as the engine reported them after the last step
         self._salts: dict[SeqId, str] = {}  # of the running ones; a path keeps its own
         self._free = list(range(n_seq - 1, -1, -1))
         self._actions: list[Action] = []
         self._made_by: dict[SeqId, Attach | Hold] = {}  # what filled a sequence that is still what it was filled with
 
     # ---- reading
+
+    def floor(self, seq: SeqId, *, anywhere: bool) -> int:
+        """The lowest position at which another sequence can attach to ``seq``: any, only its end, or where the engine
+        last saw a whole window before it."""
+        return 0 if anywhere else min(self.floors.get(seq, self.tree.length(seq)), self.tree.length(seq))
 
     @property
     def free_seqs(self) -> int:
@@ -117,6 +123,7 @@ class Device:
         self._made_by.pop(seq, None)
         self.running.pop(seq, None)
         self._salts.pop(seq, None)
+        self.floors.pop(seq, None)
         self.holders.pop(seq, None)
         self._free.append(seq)
         return before - self.used_cells

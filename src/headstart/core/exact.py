@@ -1,9 +1,9 @@
 """Where a prefill may be cut without changing a bit of what it computes.
 
-The library's CPU kernel for flash attention computes chunks of `EXACT_CHUNK` and more tokens in one way and shorter ones
-in another; within either, how a prompt is cut does not matter. So a prompt is computed in segments that end at its cuts,
-no chunk of a long segment is short, and a request that has the server to itself resumes where its first chunk falls in
-the class that a cold run computes those tokens in. It pays less than `EXACT_CHUNK` tokens for that.
+The library's CPU kernel for flash attention computes chunks of `EXACT_CHUNK` and more tokens in one way and shorter
+ones in another; within either, how a prompt is cut does not matter. So a prompt is computed in segments that end at its
+cuts, no chunk of a long segment is short, and a request that has the server to itself resumes where its first chunk
+falls in the class that a cold run computes those tokens in. It pays less than `EXACT_CHUNK` tokens for that.
 """
 
 from __future__ import annotations

@@ -30,24 +30,29 @@ class Keeper:
         """Keep the prefix at every cut that the request's sequence has reached; the cuts behind it are done with."""
         while request.cuts and request.cuts[0].position <= request.position:
             cut = request.cuts.pop(0)
-            if cut.reason in self.rules.holds and (self.rules.anywhere or cut.position == request.position):
+            if cut.reason in self.rules.holds:
                 self._keep(request, cut, now)
 
     def _keep(self, request: Request, cut: Cut, now: float) -> None:
         assert request.seq is not None
-        request.kept = max(request.kept, cut.position)
         present = [s for s in self.device.tree.ending(request.seq, cut.position) if s in self.device.holders]
         if present:
             holder = self.device.holders[present[0]]
             holder.used, holder.keep_until = now, max(holder.keep_until, now + (cut.ttl or 0.0))
             holder.why = _stronger(holder.why, cut.reason)
-            return
+            request.kept = max(request.kept, cut.position)
+        elif self.rules.anywhere or cut.position == request.position:
+            self._hold(request, request.seq, cut, now)
+
+    def _hold(self, request: Request, seq: SeqId, cut: Cut, now: float) -> None:
+        """Keep the prefix on the device where other sessions want it, and else its state on the host."""
+        request.kept = max(request.kept, cut.position)
         on_device = cut.reason in SHARED_KINDS or not self.snapshots.enabled
         if on_device and self._free_an_id(now, keep=None):
-            holder = self.device.hold(request.seq, cut.position, cut.reason, now, cut.ttl)
+            holder = self.device.hold(seq, cut.position, cut.reason, now, cut.ttl)
             self.events.append(Held(holder.seq, cut.position, cut.reason))
         elif self.rules.state:
-            self._save(request.seq, cut.reason, now)
+            self._save(seq, cut.reason, now)
 
     def _free_an_id(self, now: float, keep: SeqId | None) -> bool:
         """Make sure that a holder can have an id without taking one that a request may need."""

@@ -50,12 +50,8 @@ def find_match(device: Device, rules: Rules, snapshots: Snapshots, request: Requ
     best, depth = Match(), 0
     for extent, matched in device.tree.walk(request.tokens, request.submit.salt):
         depth = max(depth, matched)
-        if rules.anywhere:
-            position, donors = min(matched, request.limit), list(extent.owners)
-        elif matched == extent.end and matched <= request.limit:
-            position, donors = matched, device.tree.ends_at(extent)
-        else:
-            continue
+        position = min(matched, request.limit)
+        donors = [seq for seq in extent.owners if device.floor(seq, anywhere=rules.anywhere) <= position]
         best = max(best, _from_donors(device, position, donors), key=_preference)
     saved = _from_snapshot(device, rules, snapshots, request, above=best.position)
     return replace(saved or best, depth=depth)

@@ -8,7 +8,7 @@ from ..types import CutReason, MemoryKind
 
 ANYWHERE = frozenset({CutReason.HEAD, CutReason.EXPLICIT})
 STATEFUL = frozenset(CutReason)
-WINDOWED = frozenset({CutReason.HEAD, CutReason.EXPLICIT, CutReason.GENERATION, CutReason.DIVERGENCE})
+WINDOWED = frozenset(CutReason) - {CutReason.GEOMETRIC, CutReason.INTERVAL, CutReason.LAST_USER}
 
 
 @dataclass(frozen=True, slots=True)

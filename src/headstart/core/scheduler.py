@@ -7,13 +7,13 @@ submit/abort ──> queue ──admission──> running ──step──> done
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import RequestError, context_length_exceeded
 from ..events import Done, Event, FirstToken, Preempted, Queued, Stepped, TierFailed
 from ..messages import Failed, Finished, Progress, Reply, Sampled, Submit
-from ..types import FinishReason, RequestId, Source
+from ..types import FinishReason, RequestId, SeqId, Source
 from .admission import Admission, Limits
 from .device import Device
 from .exact import chunk_end
@@ -185,8 +185,9 @@ class Scheduler:
 
     # ---- facts come back
 
-    def done(self, step: Step, picks: Sequence[Pick], ms: float, now: float) -> None:
-        """The step was computed: book its tokens and pass the sampled ones on."""
+    def done(self, step: Step, picks: Sequence[Pick], ms: float, now: float, floors: Mapping[SeqId, int]) -> None:
+        """The step was computed: book its tokens and pass the sampled ones on. ``floors`` as in `Device.floors`."""
+        self.device.floors = dict(floors)
         self.pace.observe(step, ms)
         by_id = {r.id: r for r in self.running}
         for entry in step.entries:

@@ -52,6 +52,11 @@ class Snapshots:
     def enabled(self) -> bool:
         return 0 < self.state_bytes <= self.budget
 
+    @property
+    def affordable(self) -> int:
+        """States that one prompt may leave: half of what fits, so that others keep theirs."""
+        return max(1, self.budget // self.state_bytes // 2) if self.enabled else 0
+
     def find(self, tokens: TokenArray, limit: int, above: int = 0, salt: str = "") -> Saved | None:
         """The longest saved prefix of ``tokens`` with ``above`` < position <= ``limit``."""
         best: Saved | None = None

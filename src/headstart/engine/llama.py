@@ -171,7 +171,14 @@ class LlamaEngine:
         if code:
             raise EngineError(f"the library failed to compute a step (code {code}): {lib.last_error()}")
         picks, failed = self._sample()
-        return StepResult(tuple(picks), 1e3 * (time.perf_counter() - began), tuple(failed))
+        return StepResult(tuple(picks), 1e3 * (time.perf_counter() - began), tuple(failed), self._floors())
+
+    def _floors(self) -> dict[SeqId, int]:
+        """Where the windows still reach down to. Any step may have taken masked cells of any sequence."""
+        if not self._window or self._rules.state:
+            return {}
+        firsts = {seq: lib.first_position(self._mem, seq) for seq in range(self.info.n_seq)}
+        return {seq: first and first + self._window for seq, first in firsts.items() if first >= 0}
 
     def _undo(self) -> None:
         """Take back what micro-batches before the failed one left of the step."""

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..core.plan import Action, Pick, Step
 from ..messages import ModelInfo, Sampling
-from ..types import RequestId, Token
+from ..types import RequestId, SeqId, Token
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """``picks`` in the order of the step's sampling entries; ``failed`` names requests whose sampler broke."""
+    """``picks`` in the order of the step's sampling entries; ``failed`` names requests whose sampler broke.
+
+    ``floors``, with sliding windows: for each sequence the lowest position before which its window is still whole.
+    """
 
     picks: tuple[Pick, ...]
     ms: float
     failed: tuple[tuple[RequestId, str], ...] = ()
+    floors: Mapping[SeqId, int] = field(default_factory=dict)
 
 
 class OutOfCells(Exception):
