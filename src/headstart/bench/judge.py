@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any, Literal
 
-from ..core.admission import CLOSEST_CUTS
-
 Unit = Literal["s", "ms", "x", "tokens", "cells", "%"]
 
 WIRE = 0.060  # front and wire, seconds
@@ -19,6 +17,7 @@ DECODE_ONE, DECODE_THREE = 0.95, 0.93
 ALONE_PERCENT = 3.0
 NEW_DAY_TOKENS, SAME_DAY_TOKENS = 512, 32
 TURN_TOKENS = 16
+CLOSEST_CUTS = 64  # tokens; states are never kept closer to one another
 FLAT_TOKENS = 32  # what a round may cost beyond its neighbours: a batch border, an id with one digit more
 
 
