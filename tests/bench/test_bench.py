@@ -45,6 +45,14 @@ def test_options_that_make_no_sense_are_named(argv: list[str], capsys: pytest.Ca
     assert argv[0] in capsys.readouterr().err
 
 
+def test_a_folder_that_cannot_be_is_named_before_anything_is_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert main.main(["--out", str(tmp_path / "file" / "out")]) == 2
+    assert capsys.readouterr().err.startswith("error: --out")
+
+
 @pytest.mark.timeout(120)
 def test_a_quick_run(tmp_path: Path) -> None:
     """Sharing on the model that needs the most for it; timings on a busy machine prove nothing, counts do."""

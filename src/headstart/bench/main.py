@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 from rich.console import Console
 
-from ..errors import HeadstartError
+from ..errors import HeadstartError, StartupError
 from ..machine import physical_cores
 from . import catalogue, report
 from .facts import facts
@@ -34,13 +34,28 @@ def main(argv: Sequence[str]) -> int:
             for name in options.models:
                 print(f"{name}: {catalogue.model(name, quick=options.quick).path}")
             return 0
+        if options.out:
+            _check_out(options.out)
         return asyncio.run(run(options))
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
+    except ModuleNotFoundError as error:
+        print(f"error: headstart bench needs {error.name}; pip install 'headstart[bench]'", file=sys.stderr)
+        return 2
     except (HeadstartError, httpx.TransportError) as error:
         print("error: " + " ".join(str(error).split()), file=sys.stderr)
         return 2
+
+
+def _check_out(folder: Path) -> None:
+    """Fail now rather than after the measuring."""
+    from . import plot  # noqa: F401
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StartupError(f"--out {folder}: {error.strerror or error}") from None
 
 
 async def run(options: argparse.Namespace) -> int:
