@@ -187,7 +187,9 @@ class Config(BaseModel):
         512, ge=0, le=1_000_000, description="Requests that may wait; one more is answered 429"
     )
     state_slots: Annotated[int | None, BeforeValidator(_auto), _flag("--state-slots", group=_SHARING, metavar="N")] = (
-        Field(None, ge=2, le=256, description="Sequences with a recurrent state on hybrid models; 0: from the memory")
+        Field(
+            None, ge=1, le=250, description="Device states beside the running ones, hybrid models; default: twice -np"
+        )
     )
     cache_states: Annotated[int, _flag("--cache-states", group=_SHARING, metavar="MIB")] = Field(
         1024, ge=0, le=2**24, description="Host memory for saved recurrent states, MiB"

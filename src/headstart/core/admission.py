@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ..events import Attached, Event, Missed, Waited
 from ..messages import Started
 from ..types import Cut, CutReason, Source
-from .cuts import CLOSEST, choose, regular
+from .cuts import LEARN, choose, regular
 from .device import Device
 from .exact import exact_position
 from .keeper import Keeper
@@ -47,7 +47,7 @@ class Admission:
 
     def wait_or_match(self, request: Request, running: Sequence[Request], now: float) -> Match | None:
         """Where the request resumes, or None while it waits for a leader."""
-        match = self._match(request)
+        match = self._match(request, alone=not running)
         leader = find_leader(request, running, self.rules, match.position)
         if leader is not None and self._keeps_waiting(request, leader, running, now):
             return None
@@ -55,8 +55,9 @@ class Admission:
             request.move(Moment.REPLAN)
         return match
 
-    def _match(self, request: Request) -> Match:
-        return find_match(self.device, self.rules, self.snapshots, request)
+    def _match(self, request: Request, *, alone: bool) -> Match:
+        match = find_match(self.device, self.rules, self.snapshots, request)
+        return self._to_the_bit(request, match) if alone else match
 
     def _keeps_waiting(self, request: Request, leader: Leader, running: Sequence[Request], now: float) -> bool:
         """Wait for ``leader`` as long as it gets on: its prompt is finite, so the wait is too. One in vain is not
@@ -84,8 +85,6 @@ class Admission:
     def admit(self, request: Request, match: Match, running: Sequence[Request], now: float) -> bool:
         """Start the request at ``match`` if ids and cells allow it. False leaves everything as it was, but for
         holders that had to make room."""
-        if not running:
-            match = self._to_the_bit(request, match)
         generate = min(request.max_new - len(request.generated), self.limits.reserve)
         promised = sum(self._still_wants(r) for r in running)
         wanted = self.device.cells(len(request.tokens) - match.position + generate) + promised
@@ -96,7 +95,7 @@ class Admission:
             if not self.keeper.evict_one(now, for_cells=False, keep=match.donor):
                 return False
             # What left may have been saved to the host, at the price of the state that was matched.
-            match = self._match(request)
+            match = self._match(request, alone=not running)
         self._start(request, match, now)
         # The donor's shared cells are safe under the new sequence now, so even the donor may go.
         if match.donor is not None and not running:
@@ -108,10 +107,12 @@ class Admission:
         """Alone on the server, a warm answer is the cold one bit for bit; see `exact`. Tokens that were generated are
         computed one by one anyway, so past a donor's prompt there is nothing to keep exact."""
         holder = self.device.holders.get(match.donor) if match.donor is not None else None
-        if not self.rules.anywhere or holder is None or (holder.why is None and match.position > holder.prompt):
+        if self.rules.state or holder is None or (holder.why is None and match.position > holder.prompt):
             return match
-        cuts = [c.position for c in request.cuts if c.reason in self.rules.holds]
+        cuts = [c.position for c in choose(self._cuts(request), after=0)]
         position = exact_position(match.position, cuts, request.target)
+        if position < self.device.floor(holder.seq, anywhere=self.rules.anywhere):
+            return match
         return replace(match, position=position) if position else Match(depth=match.depth)
 
     def _reclaimed_by(self, match: Match) -> int:
@@ -167,16 +168,24 @@ class Admission:
             reason=request.reason,
         )
 
+    def _cuts(self, request: Request) -> list[Cut]:
+        """What the request asks to keep and, where any position will not do, regular places."""
+        asked = [c for c in request.cuts if c.reason in self.rules.holds]
+        if self.rules.anywhere or not request.submit.write:
+            return asked
+        affordable = self.snapshots.affordable if self.rules.state else 1
+        places = regular(len(request.tokens), affordable, asked)
+        return asked + [c for c in places if c.reason in self.rules.holds]
+
     def _plan_cuts(self, request: Request, match: Match) -> None:
-        """Where the request will pause: what it asks for, and where states count, regular places and the point up to
-        which the device agrees with the prompt. Prompts part there, and this one passes it next."""
-        wanted = [c for c in request.cuts if c.reason in self.rules.holds]
-        behind = [c for c in wanted if c.position <= match.position]
-        if not self.rules.anywhere and request.submit.write:
-            wanted += regular(len(request.tokens), self.snapshots.affordable if self.rules.state else 1, wanted)
-            if match.position + CLOSEST <= match.depth < len(request.tokens):
-                wanted.append(Cut(match.depth, CutReason.DIVERGENCE))
-        request.cuts = behind + choose((c for c in wanted if c.reason in self.rules.holds), match.position)
+        """Where the request will pause. Where states count, that is also the point up to which the device agrees with
+        the prompt: prompts part there, and this one passes it next."""
+        behind = [c for c in request.cuts if c.position <= match.position]
+        wanted = self._cuts(request)
+        parting = match.position + LEARN <= match.depth < len(request.tokens)
+        if parting and not self.rules.anywhere and request.submit.write:
+            wanted.append(Cut(match.depth, CutReason.DIVERGENCE))
+        request.cuts = behind + choose(wanted, after=match.position)
 
     def _explain(self, request: Request, match: Match) -> str:
         """Why no more of the prompt was reused; "" when all that can be reused was."""

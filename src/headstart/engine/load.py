@@ -7,7 +7,7 @@ from .llama import LlamaEngine
 from .settings import EngineSettings
 
 
-def load_engine(config: Config) -> LlamaEngine:
+def load_engine(config: Config, *, keep_logits: bool = False) -> LlamaEngine:
     """Load ``config.model``, which is a file by now. Raises `StartupError`."""
     assert config.model is not None
     return LlamaEngine(
@@ -26,5 +26,6 @@ def load_engine(config: Config) -> LlamaEngine:
             type_v=config.cache_type_v,
             swa_full=config.swa_full,
             sharing=config.slot_attach,
-        )
+        ),
+        keep_logits=keep_logits,
     )
