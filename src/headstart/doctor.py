@@ -16,6 +16,7 @@ from .errors import StartupError
 from .model_file import find_model
 
 CONTEXT = 8192
+CAPTION = "Differences of logits. What is allowed beyond none is what any neighbour in the cache causes."
 
 
 def main(argv: list[str]) -> int:
@@ -66,16 +67,16 @@ def _memory(engine: Engine) -> str:
 
 def _report(findings: Iterable[Finding], console: Console) -> tuple[Table, bool]:
     """The findings as a table, and whether all held. Says which check is done as it goes."""
-    table = Table("check", "largest difference", "allowed", "same top token", "verdict")
+    table = Table("check", "difference", "allowed", "same top", "verdict", caption=CAPTION)
     held = True
     for finding in findings:
         console.print(f"  {finding.check} ...", style="dim")
         held &= finding.held
         table.add_row(
             finding.check,
-            finding.note or ("none, bit for bit" if finding.difference == 0 else f"{finding.difference:.1e}"),
-            "none" if finding.allowed == 0 else f"{finding.allowed:.1e}, as a neighbour causes",
-            f"{finding.same_top} of {finding.positions}",
+            finding.note or ("none" if finding.difference == 0 else f"{finding.difference:.1e}"),
+            "none" if finding.allowed == 0 else f"{finding.allowed:.1e}",
+            f"{finding.same_top}/{finding.positions}",
             "[green]held[/]" if finding.held else "[red]NOT held[/]",
         )
     return table, held
