@@ -83,8 +83,8 @@ class Driver:
             return
         after = now + result.ms / 1e3
         self.scheduler.done(step, result.picks, result.ms, after, result.floors)
-        for request, why in result.failed:
-            self.scheduler.fail(request, Failed(id=request, message=why), after)
+        for failure in result.failed:
+            self.scheduler.fail(failure.id, failure, after)
 
     def _collect(self) -> None:
         replies, events = self.scheduler.take_news()

@@ -80,7 +80,7 @@ def test_a_broken_sampler_fails_alone(llama):
     result = llama.run(step)
     assert {p.request for p in result.picks} >= {"ok"}
     result = llama.run(Step(decodes=(Decode("gone", 0, 1, 40), Decode("ok", 1, 1, 40))))
-    assert result.failed == (("gone", "the request has no sampler"),)
+    assert [(f.id, f.message) for f in result.failed] == [("gone", "the request has no sampler")]
     assert [p.request for p in result.picks] == ["ok"]
 
 

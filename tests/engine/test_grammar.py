@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headstart.core.plan import Decode, Prefill, Step
 from headstart.engine.grammar import check_gbnf, json_gbnf, schema_to_gbnf
-from headstart.engine.vocab import Vocabulary
+from headstart.engine.vocab import Vocabulary, tokenizing_pool
 from headstart.errors import RequestError
 from headstart.messages import Sampling
 from tests.engine.drive import engine, generate, tokens
@@ -116,6 +117,57 @@ def test_any_json_is_a_grammar_or_a_request_error(vocab, schema):
 def test_broken_grammars_are_refused(vocab, gbnf):
     with pytest.raises(RequestError):
         check_gbnf(vocab, gbnf)
+
+
+CHAIN = "\n".join(f"r{i} ::= r{i + 1} r{i + 1}" for i in range(40))
+FORKS = "\n".join(f"r{i} ::= r{i + 1} | r{i + 1}" for i in range(40))
+
+
+@pytest.mark.parametrize(
+    "gbnf",
+    ['root ::= (("a"?){500}){500}', 'root ::= "b" (("a"?){500}){500}', f'{CHAIN}\nr40 ::= "a"?\nroot ::= r0',
+     f'{FORKS}\nr40 ::= "a"\nroot ::= "b" r0', "root ::= " + " | ".join(f'"{i}"' for i in range(40_000)),
+     'root ::= a root "x" | "b"\na ::= b\nb ::= "y"?'],
+    ids=["repeated", "repeated-later", "chain", "forks", "wide", "hidden-left-recursion"],
+)  # fmt: skip
+@pytest.mark.timeout(10)  # the library itself would need hours
+def test_grammars_that_go_on_in_too_many_ways_are_refused(vocab, gbnf):
+    with pytest.raises(RequestError):
+        check_gbnf(vocab, gbnf)
+
+
+@pytest.mark.parametrize(
+    "gbnf",
+    ['root ::= ((("a"*)*)*)*', 'root ::= "a" root | "b"', 'root ::= ws "a" ws # (\nws ::= | " " | "\\n" [ \\t]{0,20}',
+     'root ::= [^\\]\\\\"a-z-] "\\"" [\\x00-\\x1F]{2,} (\n "x"\n | [0-9]+\n)', 'root ::= "a"{1,900}',
+     "root ::= " + " | ".join(f'"{i}"' for i in range(1_000))],
+)  # fmt: skip
+def test_grammars_within_bounds_are_taken(vocab, gbnf):
+    check_gbnf(vocab, gbnf)
+
+
+@pytest.mark.timeout(20)
+def test_checks_at_the_same_time_do_not_wait_for_each_other(vocab):
+    # The front calls it on the very threads that it would hand its work to.
+    pool = tokenizing_pool()
+    waiting = [pool.submit(check_gbnf, vocab, 'root ::= "a"') for _ in range(6)]
+    for each in waiting:
+        each.result()
+
+
+@pytest.mark.timeout(60)
+def test_an_ambiguous_grammar_ends_before_it_holds_others_up(tiny_model):
+    e = engine(tiny_model("llama"), n_ctx=1024)
+    e.open("a", Sampling(temperature=0, grammar='root ::= e\ne ::= "a" | "a" e | "a" e e | "a" e e e'), tokens(30))
+    result = e.run(Step((), (Prefill("a", 0, 0, tuple(tokens(30)), sample=True),)))
+    position = 30
+    while not result.failed:
+        assert position < 60
+        result = e.run(Step((Decode("a", 0, position, result.picks[0].token),), ()))
+        position += 1
+    assert result.failed[0].status == 400
+    assert "ambiguous" in result.failed[0].message
+    e.shutdown()
 
 
 def test_answers_follow_the_grammar(tiny_model):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from ..errors import RequestError
+from .gbnf_cost import check_cost
 
 MAX_CHARS = 512 * 1024
 MAX_DEPTH = 64  # nested groups; the library's parser recurses once for each
@@ -13,8 +15,9 @@ MAX_RULES = 5_000  # a chain of rules is followed recursively
 _REPEAT = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
 
 
+@lru_cache(maxsize=16)  # every choice of a request brings the same text
 def check_shape(gbnf: str) -> None:
-    """Raise `RequestError` where the text is too long, nested too deep or not text."""
+    """Raise `RequestError` where the text is too long, nested too deep, ambiguous beyond bounds or not text."""
     if len(gbnf) > MAX_CHARS:
         raise RequestError(f"the grammar has {len(gbnf)} characters; at most {MAX_CHARS} are taken", param="grammar")
     if "\x00" in gbnf or any("\ud800" <= c <= "\udfff" for c in gbnf):
@@ -29,6 +32,7 @@ def check_shape(gbnf: str) -> None:
             raise RequestError(f"the grammar repeats {{{low[:9]},{high[:9]}}}, which no count fits", param="grammar")
     if _depth(gbnf) > MAX_DEPTH:
         raise RequestError(f"the grammar nests groups deeper than {MAX_DEPTH}", param="grammar")
+    check_cost(gbnf)
 
 
 def _depth(gbnf: str) -> int:

@@ -13,7 +13,7 @@ from .gbnf import check_shape
 from .keywords import PARAM
 from .sampler import start_grammar
 from .schema import Loosener
-from .vocab import Vocabulary, tokenizing_pool
+from .vocab import Vocabulary, on_big_stack
 
 # The converter's own rule lets raw control characters into strings, which is not JSON.
 CHAR = r'[^"\\\x7F\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4})'
@@ -81,7 +81,7 @@ def json_gbnf() -> str:
 def check_gbnf(vocab: Vocabulary, gbnf: str) -> None:
     """Raise `RequestError` where the library would not take ``gbnf``."""
     check_shape(gbnf)
-    C.llama_sampler_free(tokenizing_pool().submit(start_grammar, vocab.handle, gbnf).result())
+    C.llama_sampler_free(on_big_stack(lambda: start_grammar(vocab.handle, gbnf)))
 
 
 def _times(low: int, high: int | None) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.plan import Action, Attach, Drop, Forget, Hold, Pick, Save, Step, Truncate
 from ..errors import EngineError, RequestError
-from ..messages import ModelInfo, Sampling
+from ..messages import Failed, ModelInfo, Sampling
 from ..types import RequestId, SeqId, Token
 from . import lib, model
 from .batch import Batch
@@ -189,9 +189,9 @@ class LlamaEngine:
                 lib.remove_seq(self._mem, seq)
                 raise EngineError(f"cells ran out inside a step and sequence {seq} could not go back to {start}")
 
-    def _sample(self) -> tuple[list[Pick], list[tuple[RequestId, str]]]:
+    def _sample(self) -> tuple[list[Pick], list[Failed]]:
         picks: list[Pick] = []
-        failed: list[tuple[RequestId, str]] = []
+        failed: list[Failed] = []
         entries = self._batch.sampling
         if not entries:
             C.llama_synchronize(self._ctx)
@@ -200,14 +200,14 @@ class LlamaEngine:
         for (request, index), logits in zip(entries, rows, strict=True):
             sampler = self._samplers.get(request)
             if sampler is None:
-                failed.append((request, "the request has no sampler"))
+                failed.append(Failed(id=request, message="the request has no sampler"))
                 continue
             if self._kept is not None:
                 self._kept[request] = logits.copy()
             try:
                 token = sampler.sample(self._ctx, index, logits)
             except SamplerBroke as error:
-                failed.append((request, str(error)))
+                failed.append(_broken(request, error))
                 continue
             logprob, top = sampler.logprobs(logits, token)
             picks.append(Pick(request, token, token in self._is_end, logprob, top))
@@ -228,3 +228,8 @@ class LlamaEngine:
             self.close(request)
         self._snapshots.clear()
         self._loaded.free()
+
+
+def _broken(request: RequestId, error: SamplerBroke) -> Failed:
+    kind = "server_error" if error.status >= 500 else "invalid_request_error"
+    return Failed(id=request, message=error.message, status=error.status, kind=kind)

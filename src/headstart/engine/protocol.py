@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..core.plan import Action, Pick, Step
-from ..messages import ModelInfo, Sampling
+from ..messages import Failed, ModelInfo, Sampling
 from ..types import RequestId, SeqId, Token
 
 
@@ -20,7 +20,7 @@ class StepResult:
 
     picks: tuple[Pick, ...]
     ms: float
-    failed: tuple[tuple[RequestId, str], ...] = ()
+    failed: tuple[Failed, ...] = ()
     floors: Mapping[SeqId, int] = field(default_factory=dict)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from typing import Any
 
 import llama_cpp.llama_cpp as C
@@ -18,11 +19,17 @@ from .lib import Handle
 Logits = npt.NDArray[np.float32]
 Top = tuple[tuple[Token, float], ...]
 
+SLOW_GRAMMAR = 1.0  # seconds for one token
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 
 class SamplerBroke(Exception):
-    """No token can be chosen: the logits are not numbers, or the grammar allows nothing more."""
+    """No token can be chosen: the logits are not numbers, or, with a ``status`` of 400, the request's grammar allows
+    nothing more or takes too long."""
+
+    def __init__(self, message: str, status: int = 500) -> None:
+        super().__init__(message)
+        self.message, self.status = message, status
 
 
 class Candidates:
@@ -105,7 +112,13 @@ class Sampler:
             return best
         if self._grammar is None:
             return int(C.llama_sampler_sample(self._chain, ctx, row))
-        return self._sample_with_grammar(logits)
+        began = time.monotonic()
+        token = self._sample_with_grammar(logits)
+        took = time.monotonic() - began
+        if took > SLOW_GRAMMAR:
+            # An ambiguous grammar takes several times longer with each token, and everybody waits for it.
+            raise SamplerBroke(f"the grammar is too ambiguous: one token took {took:.1f} s", 400)
+        return token
 
     def _sample_with_grammar(self, logits: Logits) -> Token:
         c = self._candidates
@@ -116,12 +129,12 @@ class Sampler:
             c.fill(logits)
             C.llama_sampler_apply(self._grammar, c.ref)
             if not c.possible():
-                raise SamplerBroke("the grammar allows no further token")
+                raise SamplerBroke("the grammar allows no further token", 400)
             C.llama_sampler_apply(self._chain, c.ref)
             token = c.chosen()
             # The chain may end on a refused token (all others banned); accepting that would end the process.
             if not c.allowed(self._grammar, token):
-                raise SamplerBroke("the grammar and the sampler settings leave no token")
+                raise SamplerBroke("the grammar and the sampler settings leave no token", 400)
         C.llama_sampler_accept(self._grammar, token)
         C.llama_sampler_accept(self._chain, token)
         return token

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import re
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import llama_cpp.llama_cpp as C
 
@@ -23,6 +24,8 @@ SMALL_STACK_RUN = 1_000  # what any thread's stack holds
 LONGEST_DIGITS = {"superbpe": 1_000}
 WORKERS = 2
 
+Result = TypeVar("Result")
+
 _RUNS = re.compile(r"\S+|\s+")
 _DIGITS = re.compile(r"\d+")
 _here = threading.local()
@@ -37,6 +40,12 @@ def tokenizing_pool() -> ThreadPoolExecutor:
         if _pool is None:
             _pool = _start_pool()
         return _pool
+
+
+def on_big_stack(work: Callable[[], Result]) -> Result:
+    """The result of ``work``, run on a thread of `tokenizing_pool`: on this one, if it is one of them. Threads of the
+    pool that waited for each other would wait for ever."""
+    return work() if getattr(_here, "big", False) else tokenizing_pool().submit(work).result()
 
 
 def _start_pool() -> ThreadPoolExecutor:
@@ -101,7 +110,7 @@ class Vocabulary:
         except UnicodeEncodeError as error:
             raise RequestError(f"the text holds half a surrogate pair at character {error.start}") from None
         if not self._fits(text):
-            tokens = tokenizing_pool().submit(self._tokenize, raw, special).result()
+            tokens = on_big_stack(lambda: self._tokenize(raw, special))
         else:
             tokens = self._tokenize(raw, special)
         if bos and self.adds_bos and self.bos is not None and tokens[:1] != [self.bos]:
