@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..chat.inputs import ChatInput, Mark
+from .limits import CHARS_PER_TOKEN
 from .wire_chat import ChatRequest, Message, Tool
 from .wire_sampling import Breakpoint
 
@@ -61,8 +62,8 @@ def tool_dict(tool: Tool) -> dict[str, Any]:
 
 
 def text_size(source: ChatInput) -> int:
-    """Characters that certainly get into the prompt."""
-    size = 0
+    """Characters that certainly get into the prompt; a message's frame counts as the longest that a token may have."""
+    size = CHARS_PER_TOKEN * len(source.messages)
     for message in source.messages:
         content = message["content"]
         parts = content if isinstance(content, list) else [{"text": content or ""}]
