@@ -140,10 +140,10 @@ class Config(BaseModel):
         4, ge=1, le=128, description="Requests that run at the same time"
     )
     batch_size: Annotated[int, _flag("-b", "--batch-size", group=_COMPUTE, metavar="N")] = Field(
-        2048, ge=32, le=2**20, description="Most tokens in one step"
+        2048, ge=32, le=2**20, description="Most tokens in one call of the library"
     )
     ubatch_size: Annotated[int, _flag("-ub", "--ubatch-size", group=_COMPUTE, metavar="N")] = Field(
-        512, ge=32, le=2**20, description="Most tokens that the library computes at once"
+        512, ge=32, le=2**20, description="Most tokens computed at once, hence in one step"
     )
     threads: Annotated[int, BeforeValidator(_auto), _flag("-t", "--threads", group=_COMPUTE, metavar="N")] = Field(
         default_factory=physical_cores, ge=1, le=1024, description="Threads for generation; default: physical cores"

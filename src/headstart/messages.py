@@ -118,13 +118,15 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The request got its sequence. ``reason`` says why no more was reused ("" where all that could be was)."""
+    """The request got its sequence. ``reason`` says why no more was reused ("" where all that could be was),
+    ``parts_at`` from which token on the prompt differs from everything that is in the cache (None: from nowhere)."""
 
     id: RequestId
     source: Source
     cached_tokens: int
     source_tokens: int  # length of the sequence that the prefix came from
     reason: str = ""
+    parts_at: int | None = None
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, tag=True):

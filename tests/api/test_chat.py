@@ -33,7 +33,7 @@ async def test_whole_answer():
     assert usage["completion_tokens"] == 14 and usage["total_tokens"] == 44
     assert usage["prompt_tokens_details"]["cache_write_tokens"] == 27
     assert body["headstart"] == {
-        "source": "holder", "cached_tokens": 3, "source_tokens": 9, "reason": "why", "queue_ms": 1.0,
+        "source": "holder", "cached_tokens": 3, "source_tokens": 9, "reason": "why", "parts_at": None, "queue_ms": 1.0,
     }  # fmt: skip
     assert timings["predicted_per_second"] == 3500.0 and timings["prompt_per_token_ms"] == round(8 / 27, 4)
 

@@ -52,6 +52,10 @@ class Choice:
                 pass
         return []
 
+    def text_of(self, start: int, end: int) -> str:
+        """The text of the prompt's tokens [start, end)."""
+        return b"".join(map(self._tokenizer.piece, self.work.tokens[max(0, start) : end])).decode("utf-8", "replace")
+
     def take_probs(self) -> list[TokenProb]:
         """Log probabilities of the tokens since the last call."""
         probs, self._probs = self._probs, []

@@ -17,6 +17,9 @@ from .services import Services
 encode = msgspec.json.Encoder().encode
 
 
+PARTING_TOKENS = 8  # shown on each side of where a prompt parts from the cache
+
+
 def json_response(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """``body`` as JSON."""
     return Response(encode(body), status, headers, media_type="application/json")
@@ -103,8 +106,18 @@ def headstart_of(job: Job, choices: Sequence[Choice]) -> dict[str, Any]:
         "cached_tokens": lead.timings.cache_n,
         "source_tokens": started.source_tokens if started else 0,
         "reason": started.reason if started else "",
+        "parts_at": parting_of(lead),
         "queue_ms": round(lead.timings.queue_ms, 3),
     }
+
+
+def parting_of(choice: Choice) -> dict[str, Any] | None:
+    """The token from which the prompt differs from all that is cached, and the text around it."""
+    at = choice.started.parts_at if choice.started else None
+    if at is None:
+        return None
+    before, after = choice.text_of(at - PARTING_TOKENS, at), choice.text_of(at, at + PARTING_TOKENS)
+    return {"token": at, "before": before, "text": after}
 
 
 def account(job: Job, choices: Sequence[Choice]) -> dict[str, Any]:

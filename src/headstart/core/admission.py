@@ -147,6 +147,7 @@ class Admission:
             request.source = Source.WAIT if waited and match.position else match.source
             request.cached = match.position
             request.reason = self._explain(request, match)
+            request.parts_at = match.depth if 0 < match.depth < len(request.tokens) else None
         request.move(Moment.ADMIT)
         self._plan_cuts(request, match)
         if first:
@@ -166,6 +167,7 @@ class Admission:
             cached_tokens=request.cached,
             source_tokens=source_tokens,
             reason=request.reason,
+            parts_at=request.parts_at,
         )
 
     def _cuts(self, request: Request) -> list[Cut]:

@@ -67,6 +67,7 @@ class Request:
     source: Source = Source.NONE
     cached: int = 0
     reason: str = ""
+    parts_at: int | None = None
     leader: RequestId | None = None
     leader_at: int = 0  # the leader's position when it was last seen to move
     wait_until: float = 0.0
