@@ -116,6 +116,7 @@ def _panel_title(result: ModelResult) -> str:
         "moe": "Mixture of experts",
         "hybrid": "Hybrid",
         "hybrid-moe": "Hybrid mixture of experts",
+        "swa": "Sliding window",
     }
     return kinds.get(result.name, f"{result.arch} ({result.kind})")
 
@@ -150,7 +151,7 @@ def _frame(figure: Any, shown: Sequence[ModelResult], facts: dict[str, str]) -> 
         handles, [_LABELS[name] for name in who], loc="upper right", ncols=len(who), frameon=False,
         bbox_to_anchor=(0.99, 1 - 0.1 / height), handletextpad=0.2, columnspacing=1.4,
     )  # fmt: skip
-    foot = f"{facts['machine']}, {facts['threads']} threads · headstart {facts['commit']} · {facts['date'][:10]}"
+    foot = f"{facts['machine']}, -t {facts['threads']} · headstart {facts['commit']} · {facts['date'][:10]}"
     figure.text(0.02, 0.1 / height, foot, ha="left", va="bottom", fontsize=8.5, color="#7b8794")
     figure.tight_layout(rect=(0.005, 0.28 / height, 0.995, 1 - 0.72 / height), w_pad=2.0, h_pad=1.6)
 
