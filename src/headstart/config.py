@@ -199,6 +199,8 @@ class Config(BaseModel):
     def _fits_together(self) -> Config:
         if self.ubatch_size > self.batch_size:
             raise ValueError(f"--ubatch-size {self.ubatch_size} is more than --batch-size {self.batch_size}")
+        if self.parallel >= self.ubatch_size:
+            raise ValueError(f"--parallel {self.parallel} needs a --ubatch-size above it, not {self.ubatch_size}")
         if self.cache_type_v not in _FLOAT_CACHES and self.flash_attn == "off":
             raise ValueError(f"--cache-type-v {self.cache_type_v} needs flash attention; drop --flash-attn off")
         if self.model is not None and self.hf_repo is not None:
