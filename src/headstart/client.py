@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import os
 import sys
 import tempfile
 from collections import Counter
@@ -19,7 +20,7 @@ import zmq.asyncio
 from .channel import encoder, replies
 from .config import Config
 from .errors import EngineError, RequestError, StartupError
-from .events import Event
+from .events import Event, Queued
 from .messages import (
     Abort,
     Command,
@@ -58,7 +59,8 @@ class Client:
         self._socket: zmq.asyncio.Socket | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._streams: dict[RequestId, asyncio.Queue[Reply | EngineError]] = {}
-        self._running: dict[RequestId, str] = {}  # fingerprints of admitted requests
+        # Fingerprints of requests that the worker may die of: those that run, and those that it has just been handed.
+        self._suspects: dict[RequestId, str] = {}
         self._deaths: Counter[str] = Counter()
         self._inspections: dict[int, asyncio.Future[Snapshot]] = {}
         self._subscribers: list[Callable[[Event], None]] = []
@@ -89,11 +91,12 @@ class Client:
         self._socket.set_hwm(0)
         self._socket.bind(endpoint)
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "headstart.worker", endpoint, stdin=asyncio.subprocess.PIPE
+            sys.executable, "-m", "headstart.worker", endpoint, str(os.getpid()), stdin=asyncio.subprocess.PIPE
         )
         assert self._process.stdin is not None
-        self._process.stdin.write(self._config.model_dump_json().encode())
-        self._process.stdin.close()
+        with contextlib.suppress(OSError, RuntimeError):  # it is gone already: what follows will say so
+            self._process.stdin.write(self._config.model_dump_json().encode())
+            self._process.stdin.close()
         died = asyncio.create_task(self._process.wait())
         first = asyncio.create_task(self._receive())
         try:
@@ -117,16 +120,19 @@ class Client:
             died = asyncio.create_task(process.wait())
             reading = asyncio.create_task(self._read())
             await asyncio.wait({died, reading}, return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                log.error("the worker's messages cannot be read; it is ended", exc_info=reading.exception())
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
             reading.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await reading
+            await asyncio.gather(reading, return_exceptions=True)
             self._worker_died(await died)
             await self._relaunch()
 
     def _worker_died(self, status: int) -> None:
         self.state = "down"
         log.error("the worker died", status=status, open_requests=len(self._streams))
-        self._deaths.update(self._running.values())
+        self._deaths.update(set(self._suspects.values()))  # choices of one request count once
         for queue in self._streams.values():
             queue.put_nowait(EngineError("The worker process died while it served this request.", status=503))
         for future in self._inspections.values():
@@ -141,8 +147,8 @@ class Client:
                 self._socket.close(linger=0)
             try:
                 await self._launch()
-            except StartupError as error:
-                log.error("the worker cannot start again", reason=str(error), retry_s=pause)
+            except Exception as error:  # no processes or files left, too: whatever it is may pass
+                log.error("the worker cannot start again", reason=str(error) or repr(error), retry_s=pause)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, 30.0)
             else:
@@ -199,6 +205,8 @@ class Client:
         match reply:
             case Happened(events):
                 for event in events:
+                    if isinstance(event, Queued):
+                        self._suspects.pop(event.id, None)
                     for callback in self._subscribers:
                         callback(event)
             case Snapshot():
@@ -238,16 +246,17 @@ class Client:
         self._streams[work.id] = queue
         ended = False
         try:
+            self._suspects[work.id] = fingerprint
             await self._send(work)
             while not ended:
                 reply = await queue.get()
                 ended = isinstance(reply, EngineError | Failed | Finished)
                 if isinstance(reply, Started):
-                    self._running[work.id] = fingerprint
+                    self._suspects[work.id] = fingerprint
                 yield _answer(reply)
         finally:
             self._streams.pop(work.id, None)
-            self._running.pop(work.id, None)
+            self._suspects.pop(work.id, None)
             if not ended:
                 await self.abort(work.id)
 

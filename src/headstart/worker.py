@@ -1,7 +1,7 @@
 """The worker process: owns the model, reads commands, takes turns, sends replies. The one place that owns time.
 
-Started by `client.Client` as ``python -m headstart.worker ENDPOINT`` with the settings as JSON on standard input. It
-ends when it is told to, or when the front is gone.
+Started by `client.Client` as ``python -m headstart.worker ENDPOINT PID_OF_THE_FRONT`` with the settings as JSON on
+standard input. It ends when it is told to, or when the front is gone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .channel import commands, encoder
 from .config import Config
 from .core.admission import Limits
 from .core.device import Device
-from .core.pace import Pace
+from .core.pace import SMALLEST_CHUNK, Pace
 from .core.rules import rules_for
 from .core.scheduler import Scheduler
 from .core.snapshots import Snapshots
@@ -40,10 +40,13 @@ def build_driver(engine: Engine, config: Config) -> Driver:
         parallel=config.parallel,
         max_queue=config.max_queue,
         reserve=max(256, info.n_ctx // (4 * config.parallel)),
+        exact_chunk=info.exact_chunk,
     )
     device = Device(info.n_seq, info.n_ctx, counts_cells=rules.cells)
     snapshots = Snapshots(config.cache_states << 20, info.state_bytes)
-    pace = Pace(min(config.batch_size, config.ubatch_size), config.step_ms)
+    # A chunk that the library computes with its slow kernel takes longer than a larger one would.
+    smallest = max(SMALLEST_CHUNK, info.exact_chunk)
+    pace = Pace(min(config.batch_size, config.ubatch_size), config.step_ms, smallest)
     return Driver(engine, Scheduler(limits, rules, device, snapshots, pace))
 
 
@@ -98,7 +101,7 @@ class Worker:
 def main() -> None:
     """Load the model, say so or why not, and work."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the front says when to stop
-    front = os.getppid()
+    front = int(sys.argv[2])  # not the parent as of now: the front may have died since
     config = Config.model_validate_json(sys.stdin.buffer.read())
     context = zmq.Context()
     socket = context.socket(zmq.PAIR)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from headstart.core.exact import EXACT_CHUNK
 from headstart.core.plan import Prefill
 from headstart.errors import RequestError
 from headstart.events import Evicted, Preempted
@@ -144,7 +143,7 @@ def test_a_retry_of_the_same_body_costs_next_to_nothing() -> None:
         run.submit("again", prompt)
         run.finish()
         # Alone on the server, attention recomputes as many tokens as keep the answer the same to the bit.
-        again = EXACT_CHUNK if kind is MemoryKind.ATTENTION else 1
+        again = run.driver.scheduler.limits.exact_chunk if kind is MemoryKind.ATTENTION else 1
         assert (run.uncached("first"), run.uncached("double"), run.uncached("again")) == (300, 1, again)
         assert run.said["first"] == run.said["double"] == run.said["again"]
 
@@ -160,7 +159,7 @@ def test_bypass_and_salt_share_nothing() -> None:
     assert run.uncached("bypass") == run.uncached("foreign") == 300
     run.submit("tenant", prompt, salt="tenant")
     run.finish()
-    assert run.uncached("tenant") == EXACT_CHUNK
+    assert run.uncached("tenant") == run.driver.scheduler.limits.exact_chunk
 
 
 def test_explicit_mode_keeps_only_what_was_marked() -> None:

@@ -25,12 +25,14 @@ PATIENCE = 30.0  # seconds to wait for a leader that makes no progress
 @dataclass(frozen=True, slots=True)
 class Limits:
     """``n_ctx`` cells in all, ``parallel`` running requests, ``max_queue`` waiting for a place. ``reserve`` bounds
-    the cells set aside for what a request may generate; beyond it running requests compete."""
+    the cells set aside for what a request may generate; beyond it running requests compete. ``exact_chunk`` as in
+    `ModelInfo`."""
 
     n_ctx: int
     parallel: int
     max_queue: int
     reserve: int
+    exact_chunk: int = 64
 
 
 class Admission:
@@ -110,7 +112,7 @@ class Admission:
         if self.rules.state or holder is None or (holder.why is None and match.position > holder.prompt):
             return match
         cuts = [c.position for c in choose(self._cuts(request), after=0)]
-        position = exact_position(match.position, cuts, request.target)
+        position = exact_position(match.position, cuts, request.target, self.limits.exact_chunk)
         if position < self.device.floor(holder.seq, anywhere=self.rules.anywhere):
             return match
         return replace(match, position=position) if position else Match(depth=match.depth)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..types import Cut, CutReason
-from .exact import EXACT_CHUNK
 
-CLOSEST = EXACT_CHUNK  # tokens between two cuts: each costs a batch border, and short chunks round differently
+CLOSEST = 64  # tokens between two cuts: each costs a batch border, and short chunks round differently
 LEARN = 32  # tokens from which a state where prompts part is worth its border
 SPACING = 512  # tokens between regular states, where the budget allows that many; a chunk ends there anyway
 ALWAYS = frozenset({CutReason.HEAD, CutReason.EXPLICIT, CutReason.DIVERGENCE})

@@ -1,36 +1,35 @@
 """Where a prefill may be cut without changing a bit of what it computes.
 
-The library's CPU kernel for flash attention computes chunks of `EXACT_CHUNK` and more tokens in one way and shorter
+The library's CPU kernel for flash attention computes chunks of 64 and more tokens in one way and shorter
 ones in another; within either, how a prompt is cut does not matter. So a prompt is computed in segments that end at its
 cuts, no chunk of a long segment is short, and a request that has the server to itself resumes where its first chunk
-falls in the class that a cold run computes those tokens in. It pays less than `EXACT_CHUNK` tokens for that.
+falls in the class that a cold run computes those tokens in. It pays less than one such chunk for that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-EXACT_CHUNK = 64
 
-
-def chunk_end(start: int, segment_end: int, budget: int) -> int:
-    """The end of the next chunk: ``budget`` tokens on, but never so that a short rest of the segment remains."""
+def chunk_end(start: int, segment_end: int, budget: int, shortest: int) -> int:
+    """The end of the next chunk: ``budget`` tokens on, but never so that a rest of fewer than ``shortest`` remains."""
     rest = segment_end - start - budget
     if rest <= 0:
         return segment_end
-    if rest < EXACT_CHUNK and budget >= 2 * EXACT_CHUNK:
-        return start + budget - EXACT_CHUNK
+    if rest < shortest and budget >= 2 * shortest:
+        return start + budget - shortest
     return start + budget
 
 
-def exact_position(position: int, cuts: Sequence[int], n_tokens: int) -> int:
+def exact_position(position: int, cuts: Sequence[int], n_tokens: int, shortest: int) -> int:
     """The last place up to ``position`` where a warm run computes the rest of the prompt as a cold run would.
 
-    ``cuts`` are the ends of the segments before the last one, ascending; the prompt has ``n_tokens``.
+    ``cuts`` are the ends of the segments before the last one, ascending; the prompt has ``n_tokens``; chunks of fewer
+    than ``shortest`` tokens are computed in another way than longer ones.
     """
     bounds = [0, *cuts, n_tokens]
     end = next(bound for bound in bounds if bound > position)
     start = bounds[bounds.index(end) - 1]
-    if end - start < EXACT_CHUNK:
+    if end - start < shortest:
         return start
-    return max(start, min(position, end - EXACT_CHUNK))
+    return max(start, min(position, end - shortest))

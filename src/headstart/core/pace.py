@@ -16,8 +16,9 @@ MEASURABLE = 16  # prompt tokens from which a step says something about prefill 
 class Pace:
     """Measured speed of the engine. ``step_ms`` is the target for a step while someone decodes."""
 
-    def __init__(self, n_batch: int, step_ms: float) -> None:
-        self.n_batch, self.step_ms = n_batch, step_ms
+    def __init__(self, n_batch: int, step_ms: float, smallest: int = SMALLEST_CHUNK) -> None:
+        """``smallest``: no chunk is made smaller than this to meet ``step_ms``."""
+        self.n_batch, self.step_ms, self.smallest = n_batch, step_ms, smallest
         self.decode_ms = 0.0  # of a step without prefill
         self.token_ms: float | None = None  # of one more prompt token in a step; None until measured
 
@@ -36,9 +37,9 @@ class Pace:
         if not decoding:
             return room
         if self.token_ms is None:
-            return min(room, SMALLEST_CHUNK)
+            return min(room, self.smallest)
         wanted = int((self.step_ms - self.decode_ms) / self.token_ms)
-        return min(room, max(SMALLEST_CHUNK, wanted))
+        return min(room, max(self.smallest, wanted))
 
     def seconds(self, tokens: int) -> float:
         """Expected time to prefill ``tokens``, alone."""

@@ -145,7 +145,7 @@ class Scheduler:
         """The request's next prompt tokens: up to the budget, and no further than its next cut that is kept."""
         assert request.seq is not None
         kept = (c.position for c in request.cuts if c.reason in self.rules.holds)
-        end = chunk_end(request.position, next(kept, request.target), budget)
+        end = chunk_end(request.position, next(kept, request.target), budget, self.limits.exact_chunk)
         tokens = tuple(request.tokens[request.position : end].tolist())
         return Prefill(request.id, request.seq, request.position, tokens, sample=end == request.target)
 

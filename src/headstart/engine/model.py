@@ -12,7 +12,7 @@ from ..core.rules import RULES, Rules
 from ..errors import StartupError
 from ..messages import ModelInfo
 from ..types import MemoryKind
-from . import budget, lib, memory
+from . import budget, flash, lib, memory
 from .gguf_header import read_header
 from .lib import Handle
 from .settings import EngineSettings
@@ -63,11 +63,15 @@ def load(settings: EngineSettings) -> Loaded:
         params.n_ctx = settings.n_ctx or budget.choose_ctx(n_ctx_train, per_token, free - _weights(model))
         if settings.n_ctx and per_token * settings.n_ctx > free - _weights(model):
             raise StartupError(_too_little(settings.n_ctx, per_token, free - _weights(model)))
+        left = free - _weights(model) - per_token * params.n_ctx
+        heads = int(C.llama_model_n_head(model))
+        attention = flash.choose(settings, on_gpu=_on_gpu(settings, meta), heads=heads, n_ctx=params.n_ctx, free=left)
+        params.flash_attn_type = FLASH_ATTENTION[attention]
         ctx = _init_context(model, params, settings)
     except BaseException:
         C.llama_model_free(model)
         raise
-    info = _info(settings, model, ctx, found, n_seq, per_token)
+    info = _info(settings, model, ctx, found, n_seq, per_token, attention)
     return Loaded(model, ctx, C.llama_get_memory(ctx), C.llama_model_get_vocab(model), info, RULES[found.kind])
 
 
@@ -88,13 +92,17 @@ def _check_generates(model: Handle, path: str) -> None:
         raise StartupError(f"{Path(path).name} is a diffusion model, which is not supported; pick a causal model")
 
 
+def _on_gpu(settings: EngineSettings, meta: dict[str, Any]) -> bool:
+    """Whether every layer lies on a GPU, and with it the cache."""
+    layers = int(meta.get(f"{meta['general.architecture']}.block_count", 0))
+    asked = settings.n_gpu_layers < 0 or settings.n_gpu_layers >= layers > 0
+    return asked and lib.gpu_memory() is not None
+
+
 def _free_memory(settings: EngineSettings, meta: dict[str, Any]) -> int:
     """Bytes free where the cache will lie, before the weights are loaded."""
-    layers = int(meta.get(f"{meta['general.architecture']}.block_count", 0))
-    gpu = lib.gpu_memory() if settings.n_gpu_layers else None
-    if gpu and (settings.n_gpu_layers < 0 or settings.n_gpu_layers >= layers):
-        return gpu[0]
-    return budget.free_host_memory()
+    gpu = lib.gpu_memory() if _on_gpu(settings, meta) else None
+    return gpu[0] if gpu else budget.free_host_memory()
 
 
 def _weights(model: Handle) -> int:
@@ -118,7 +126,6 @@ def _context_params(settings: EngineSettings, n_seq: int, type_k: int, type_v: i
     params.n_seq_max = n_seq
     params.n_batch, params.n_ubatch = settings.n_batch, min(settings.n_ubatch, settings.n_batch)
     params.n_threads, params.n_threads_batch = settings.n_threads, settings.n_threads_batch
-    params.flash_attn_type = FLASH_ATTENTION[settings.flash_attn]
     params.type_k, params.type_v = type_k, type_v
     params.swa_full, params.kv_unified = settings.swa_full, True
     return params
@@ -145,11 +152,19 @@ def _too_little(n_ctx: int, per_token: int, free: int) -> str:
 
 
 def _info(
-    settings: EngineSettings, model: Handle, ctx: Handle, found: memory.Detected, n_seq: int, per_token: int
+    settings: EngineSettings,
+    model: Handle,
+    ctx: Handle,
+    found: memory.Detected,
+    n_seq: int,
+    per_token: int,
+    attention: str,
 ) -> ModelInfo:
     rules = RULES[found.kind]
     n_ctx = int(C.llama_n_ctx(ctx))
     notes = [f"cache: {n_ctx} cells, {per_token * n_ctx / MIB:.0f} MiB ({settings.type_k}/{settings.type_v})"]
+    if settings.flash_attn == "auto" and attention == "off":
+        notes.append("flash attention: off, as plain attention is faster on this processor")
     size = _state_bytes() if rules.state else 0
     if rules.state:
         notes.append(f"states: {n_seq} of {size / MIB:.2f} MiB each, {n_seq * size / MIB:.0f} MiB in all")
@@ -169,6 +184,7 @@ def _info(
         size_bytes=_weights(model),
         kv_bytes_per_token=per_token,
         state_bytes=size,
+        exact_chunk=flash.exact_chunk(attention),
         sharing=settings.sharing and rules.shares,
         sharing_off_reason=why_not,
         notes=tuple(notes),
