@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headstart.core.exact import chunk_end, exact_position
@@ -20,6 +20,7 @@ def classes(start: int, cuts: list[int], n: int, budget: int, shortest: int) -> 
     return long
 
 
+@settings(deadline=None)
 @given(
     n=st.integers(1, 3000),
     cuts=st.lists(st.integers(1, 2999), max_size=4, unique=True),
@@ -38,6 +39,7 @@ def test_classes_do_not_depend_on_where_it_resumes(
     assert classes(position, inside, n, budget, shortest) == cold[position:]
 
 
+@settings(deadline=None)
 @given(start=st.integers(0, 500), rest=st.integers(1, 5000), budget=st.integers(1, 600))
 def test_a_chunk_never_exceeds_its_budget(start: int, rest: int, budget: int) -> None:
     assert start < chunk_end(start, start + rest, budget, 64) <= start + min(rest, budget)

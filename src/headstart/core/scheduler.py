@@ -16,13 +16,13 @@ from ..messages import Failed, Finished, Progress, Reply, Sampled, Submit
 from ..types import FinishReason, RequestId, SeqId, Source
 from .admission import Admission, Limits
 from .device import Device
-from .exact import chunk_end
 from .keeper import Keeper
 from .pace import Pace
 from .plan import Action, Attach, Decode, Hold, Pick, Prefill, Save, Step
 from .requests import Moment, Request, State
 from .rules import Rules
 from .snapshots import Snapshots
+from .stepping import compose
 
 LOOKAHEAD = 2  # queued requests per slot that are examined in one plan
 
@@ -124,30 +124,9 @@ class Scheduler:
             self.keeper.pass_cuts(request, now)
 
     def _compose(self, now: float) -> Step | None:
-        """Every decode, then prompt chunks for as many tokens as the step may take."""
         self._make_room_for_decodes(now)
-        decodes = tuple(
-            Decode(r.id, r.seq, r.position, r.generated[-1])
-            for r in self.running
-            if r.state is State.DECODE and r.seq is not None
-        )
-        budget = min(self.pace.chunk(len(decodes)), self._cells_for_prefill(len(decodes), now))
-        prefills: list[Prefill] = []
-        for request in self.pace.order([r for r in self.running if r.state is State.PREFILL], now):
-            if budget <= 0:
-                break
-            chunk = self._chunk(request, budget)
-            prefills.append(chunk)
-            budget -= len(chunk.tokens)
-        return Step(decodes, tuple(prefills)) if decodes or prefills else None
-
-    def _chunk(self, request: Request, budget: int) -> Prefill:
-        """The request's next prompt tokens: up to the budget, and no further than its next cut that is kept."""
-        assert request.seq is not None
-        kept = (c.position for c in request.cuts if c.reason in self.rules.holds)
-        end = chunk_end(request.position, next(kept, request.target), budget, self.limits.exact_chunk)
-        tokens = tuple(request.tokens[request.position : end].tolist())
-        return Prefill(request.id, request.seq, request.position, tokens, sample=end == request.target)
+        cells = self._cells_for_prefill(sum(r.state is State.DECODE for r in self.running), now)
+        return compose(self.running, cells, self.pace, self.rules, self.limits.exact_chunk, now)
 
     def _make_room_for_decodes(self, now: float) -> None:
         """Each decode needs a cell. Holders go first, then the youngest running request returns to the queue."""
@@ -162,10 +141,8 @@ class Scheduler:
         if not self.device.counts_cells:
             return self.pace.n_batch
         wanted = min(self.pace.n_batch, sum(r.remaining for r in self.running if r.state is State.PREFILL))
-        if self.device.free_cells < decodes + wanted:
-            self.keeper.make_room(
-                decodes + min(wanted, self.device.reclaimable() + self.device.free_cells - decodes), now
-            )
+        possible = self.device.free_cells + self.device.reclaimable()
+        self.keeper.make_room(min(decodes + wanted, possible), now)
         free = self.device.free_cells - decodes
         if free <= 0 and wanted and not decodes:
             # Only prompts are running and none can go on: the youngest makes room for the others.

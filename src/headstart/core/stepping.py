@@ -1,0 +1,40 @@
+"""What goes into the next step: every decode, then prompt chunks for as many tokens as the step may take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .exact import chunk_end
+from .pace import Pace
+from .plan import Decode, Prefill, Step
+from .requests import Request, State
+from .rules import Rules
+
+
+def compose(
+    running: Sequence[Request], cells: int, pace: Pace, rules: Rules, exact_chunk: int, now: float
+) -> Step | None:
+    """The step for ``running``, whose prompt tokens may take ``cells`` cells; None when there is nothing to compute."""
+    decodes = tuple(
+        Decode(r.id, r.seq, r.position, r.generated[-1])
+        for r in running
+        if r.state is State.DECODE and r.seq is not None
+    )
+    budget = min(pace.chunk(len(decodes)), cells)
+    prefills: list[Prefill] = []
+    for request in pace.order([r for r in running if r.state is State.PREFILL], now):
+        if budget <= 0:
+            break
+        chunk = _chunk(request, budget, rules, exact_chunk)
+        prefills.append(chunk)
+        budget -= len(chunk.tokens)
+    return Step(decodes, tuple(prefills)) if decodes or prefills else None
+
+
+def _chunk(request: Request, budget: int, rules: Rules, exact_chunk: int) -> Prefill:
+    """The request's next prompt tokens: up to the budget, and no further than its next cut that is kept."""
+    assert request.seq is not None
+    kept = (c.position for c in request.cuts if c.reason in rules.holds)
+    end = chunk_end(request.position, next(kept, request.target), budget, exact_chunk)
+    tokens = tuple(request.tokens[request.position : end].tolist())
+    return Prefill(request.id, request.seq, request.position, tokens, sample=end == request.target)
