@@ -2,10 +2,63 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 import msgspec
+import zmq
 
 from .messages import Command, Reply
 
 encoder = msgspec.msgpack.Encoder()
 commands = msgspec.msgpack.Decoder(list[Command])
 replies = msgspec.msgpack.Decoder(list[Reply])
+
+
+class FrontEnd:
+    """The front's end, on the running event loop. ``receive`` is called with every list of replies, in order, and
+    ``garbled`` with the error of one that is no such list.
+
+    pyzmq's own asyncio sockets make several futures for each message, which costs twice what the rest of a token does.
+    """
+
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        endpoint: str,
+        receive: Callable[[list[Reply]], None],
+        garbled: Callable[[msgspec.MsgspecError], None],
+    ) -> None:
+        self._receive, self._garbled = receive, garbled
+        self._loop = asyncio.get_running_loop()
+        self._socket = context.socket(zmq.PAIR)
+        self._socket.set_hwm(0)
+        self._socket.bind(endpoint)
+        self._descriptor = int(self._socket.getsockopt(zmq.FD))
+        self._loop.add_reader(self._descriptor, self._drain)
+
+    def send(self, command: Command) -> None:
+        """Never blocks: the queue has no limit, and the worker reads between any two steps."""
+        if not self._socket.closed:
+            self._socket.send(encoder.encode([command]), zmq.NOBLOCK)
+            # The descriptor tells of changes only, and sending may have taken one that meant "there is a message".
+            self._loop.call_soon(self._drain)
+
+    def _drain(self) -> None:
+        while not self._socket.closed:
+            try:
+                message = self._socket.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            try:
+                received = replies.decode(message)
+            except msgspec.MsgspecError as error:
+                self._garbled(error)
+                return
+            self._receive(received)
+
+    def close(self) -> None:
+        """What is still unread is lost."""
+        if not self._socket.closed:
+            self._loop.remove_reader(self._descriptor)
+            self._socket.close(linger=0)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
-import os
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -15,35 +12,30 @@ from typing import Literal
 
 import structlog
 import zmq
-import zmq.asyncio
 
-from .channel import encoder, replies
+from .channel import encoder
 from .config import Config
-from .errors import EngineError, RequestError, StartupError
+from .errors import EngineError, RequestError
 from .events import Event, Queued
 from .messages import (
     Abort,
-    Command,
     Failed,
-    Fatal,
     Finished,
     Happened,
     Inspect,
     ModelInfo,
     Progress,
-    Ready,
     Reply,
     Sampled,
-    Shutdown,
     Snapshot,
     Started,
     Submit,
 )
+from .process import WorkerProcess
 from .types import RequestId
 
 Answer = Started | Progress | Sampled | Finished
 DEATHS_ALLOWED = 2  # a request that was running at this many of the worker's deaths is refused from then on
-STOP_SECONDS = 10.0
 RETRY_SECONDS = 5  # for a Retry-After header; nobody knows how long the others will generate
 log = structlog.get_logger("headstart.client")
 
@@ -54,9 +46,8 @@ class Client:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._directory = tempfile.TemporaryDirectory(prefix="headstart-")
-        self._context = zmq.asyncio.Context()
-        self._process: asyncio.subprocess.Process | None = None
-        self._socket: zmq.asyncio.Socket | None = None
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._worker: WorkerProcess | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._streams: dict[RequestId, asyncio.Queue[Reply | EngineError]] = {}
         # Fingerprints of requests that the worker may die of: those that run, and those that it has just been handed.
@@ -71,7 +62,7 @@ class Client:
     @property
     def pid(self) -> int | None:
         """Of the worker, while there is one."""
-        return self._process.pid if self._process is not None else None
+        return self._worker.pid if self._worker is not None else None
 
     def subscribe(self, callback: Callable[[Event], None]) -> None:
         """Call ``callback`` with every event of the worker, on the event loop."""
@@ -87,46 +78,15 @@ class Client:
     async def _launch(self) -> None:
         self._generation += 1
         endpoint = f"ipc://{Path(self._directory.name) / str(self._generation)}"
-        self._socket = self._context.socket(zmq.PAIR)
-        self._socket.set_hwm(0)
-        self._socket.bind(endpoint)
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "headstart.worker", endpoint, str(os.getpid()), stdin=asyncio.subprocess.PIPE
-        )
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError, RuntimeError):  # it is gone already: what follows will say so
-            self._process.stdin.write(self._config.model_dump_json().encode())
-            self._process.stdin.close()
-        died = asyncio.create_task(self._process.wait())
-        first = asyncio.create_task(self._receive())
-        try:
-            await asyncio.wait({died, first}, return_when=asyncio.FIRST_COMPLETED)
-            if not first.done():
-                raise StartupError(f"the worker ended while it was loading the model (exit status {died.result()})")
-            match first.result()[0]:
-                case Ready(model):
-                    self.model, self.state = model, "ready"
-                case Fatal(message):
-                    raise StartupError(message)
-        finally:
-            first.cancel()
-            died.cancel()
+        self._worker = await WorkerProcess.start(self._config, self._context, endpoint, self._dispatch)
+        self.model = await self._worker.loaded()
+        self.state = "ready"
 
     async def _supervise(self) -> None:
-        """Pass replies on; when the worker is gone, end what was open with a clean error and start another."""
+        """When the worker is gone, end what was open with a clean error and start another."""
         while True:
-            process = self._process
-            assert process is not None
-            died = asyncio.create_task(process.wait())
-            reading = asyncio.create_task(self._read())
-            await asyncio.wait({died, reading}, return_when=asyncio.FIRST_COMPLETED)
-            if reading.done():
-                log.error("the worker's messages cannot be read; it is ended", exc_info=reading.exception())
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
-            self._worker_died(await died)
+            assert self._worker is not None
+            self._worker_died(await self._worker.died())
             await self._relaunch()
 
     def _worker_died(self, status: int) -> None:
@@ -143,8 +103,8 @@ class Client:
         """Start another worker, trying again with growing pauses for as long as it takes."""
         pause = 0.5
         while True:
-            if self._socket is not None:
-                self._socket.close(linger=0)
+            if self._worker is not None:
+                await self._worker.stop()
             try:
                 await self._launch()
             except Exception as error:  # no processes or files left, too: whatever it is may pass
@@ -163,43 +123,11 @@ class Client:
         self.state = "down"
         for queue in self._streams.values():
             queue.put_nowait(EngineError("The server is shutting down.", status=503))
-        process, self._process = self._process, None
-        if process is not None and process.returncode is None:
-            await self._end(process)
-        if self._socket is not None:
-            self._socket.close(linger=0)
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            await worker.stop()
         self._context.destroy(linger=0)
         self._directory.cleanup()
-
-    async def _end(self, process: asyncio.subprocess.Process) -> None:
-        if self.model is None:  # still loading: it reads no messages, and has nothing to finish
-            process.terminate()
-        else:
-            with contextlib.suppress(zmq.ZMQError, asyncio.TimeoutError):
-                await asyncio.wait_for(self._send(Shutdown()), 1.0)
-        for give_up in (process.terminate, process.kill):
-            try:
-                await asyncio.wait_for(process.wait(), STOP_SECONDS)
-                return
-            except TimeoutError:
-                with contextlib.suppress(ProcessLookupError):
-                    give_up()
-        await process.wait()
-
-    # ---- wire
-
-    async def _send(self, command: Command) -> None:
-        assert self._socket is not None
-        await self._socket.send(encoder.encode([command]))
-
-    async def _receive(self) -> list[Reply]:
-        assert self._socket is not None
-        return replies.decode(await self._socket.recv())
-
-    async def _read(self) -> None:
-        while True:
-            for reply in await self._receive():
-                self._dispatch(reply)
 
     def _dispatch(self, reply: Reply) -> None:
         match reply:
@@ -217,6 +145,10 @@ class Client:
                 queue = self._streams.get(reply.id)
                 if queue is not None:
                     queue.put_nowait(reply)
+
+    def _send(self, command: Submit | Abort | Inspect) -> None:
+        if self._worker is not None:
+            self._worker.send(command)
 
     # ---- requests
 
@@ -247,7 +179,7 @@ class Client:
         ended = False
         try:
             self._suspects[work.id] = fingerprint
-            await self._send(work)
+            self._send(work)
             while not ended:
                 reply = await queue.get()
                 ended = isinstance(reply, EngineError | Failed | Finished)
@@ -263,7 +195,7 @@ class Client:
     async def abort(self, id: RequestId) -> None:
         """Stop a request within one step; what it has computed is kept. `generate` still yields its `Finished`."""
         if self.state == "ready":
-            await self._send(Abort(id))
+            self._send(Abort(id))
 
     async def inspect(self) -> Snapshot:
         """The worker's state between two steps. Raises `EngineError` while there is no worker."""
@@ -272,7 +204,7 @@ class Client:
         nonce = max(self._inspections, default=0) + 1
         future: asyncio.Future[Snapshot] = asyncio.get_running_loop().create_future()
         self._inspections[nonce] = future
-        await self._send(Inspect(nonce))
+        self._send(Inspect(nonce))
         try:
             return await future
         except asyncio.CancelledError:

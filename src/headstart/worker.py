@@ -25,9 +25,11 @@ from .core.snapshots import Snapshots
 from .driver import Driver
 from .engine.protocol import Engine
 from .errors import StartupError
+from .events import Event, Stepped, Usage
 from .messages import Abort, Command, Fatal, Happened, Inspect, Ready, Reply, Shutdown, Submit
 
 IDLE_MS = 500  # how often an idle worker looks whether the front is still there
+GAUGES_S = 0.25  # how often a busy one tells what changes with every step
 log = logging.getLogger(__name__)
 
 
@@ -57,6 +59,8 @@ class Worker:
         self._socket, self._driver, self._front = socket, driver, front
         self._stopping = False
         self._outbox: list[Reply] = []
+        self._events: list[Event] = []
+        self._told = 0.0
 
     def run(self) -> None:
         """Work until told to stop or left alone."""
@@ -65,8 +69,7 @@ class Worker:
             if busy or self._socket.poll(IDLE_MS):
                 self._read()
             busy = not self._stopping and self._driver.turn(time.monotonic())
-            # A waiting request's deadline passes without a message; queued work alone is no reason to spin.
-            self._send()
+            self._send(time.monotonic(), idle=not busy)
 
     def _read(self) -> None:
         while True:
@@ -88,12 +91,16 @@ class Worker:
             case Shutdown():
                 self._stopping = True
 
-    def _send(self) -> None:
+    def _send(self, now: float, *, idle: bool) -> None:
+        """Replies at once; events too, but for those of every step: they cost the front as much as a token does."""
         replies, events = self._driver.take()
         replies += self._outbox
         self._outbox = []
-        if events:
-            replies.append(Happened(events))
+        self._events += events
+        urgent = idle or any(not isinstance(event, Stepped | Usage) for event in events)
+        if self._events and (urgent or now - self._told >= GAUGES_S):
+            replies.append(Happened(self._events))
+            self._events, self._told = [], now
         if replies:
             self._socket.send(encoder.encode(replies))
 

@@ -1,0 +1,116 @@
+"""One worker process as the front sees it: started, spoken with, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import structlog
+import zmq
+
+from .channel import FrontEnd
+from .config import Config
+from .errors import StartupError
+from .messages import Command, Fatal, ModelInfo, Ready, Reply, Shutdown
+
+STOP_SECONDS = 10.0
+log = structlog.get_logger("headstart.client")
+
+
+class WorkerProcess:
+    """A started worker. ``receive`` gets each of its replies but the first, on the event loop."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        context: zmq.Context[zmq.Socket[bytes]],
+        endpoint: str,
+        receive: Callable[[Reply], None],
+    ) -> None:
+        self._process, self._receive = process, receive
+        self._first: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._channel = FrontEnd(context, endpoint, self._read, self._garbled)
+
+    @classmethod
+    async def start(
+        cls, config: Config, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, receive: Callable[[Reply], None]
+    ) -> WorkerProcess:
+        """Start a worker for ``config``; it loads the model while this returns."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "headstart.worker", endpoint, str(os.getpid()), stdin=asyncio.subprocess.PIPE
+        )
+        worker = cls(process, context, endpoint, receive)
+        assert process.stdin is not None
+        with contextlib.suppress(OSError, RuntimeError):  # it is gone already: `loaded` will say so
+            process.stdin.write(config.model_dump_json().encode())
+            process.stdin.close()
+        return worker
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def loaded(self) -> ModelInfo:
+        """Wait for the model. Raises `StartupError` with the worker's one line, or for a worker that just ended."""
+        died = asyncio.create_task(self._process.wait())
+        either: set[asyncio.Future[Any]] = {died, self._first}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            died.cancel()
+        if not self._first.done():
+            raise StartupError(f"the worker ended while it was loading the model (exit status {died.result()})")
+        match self._first.result():
+            case Ready(model):
+                return model
+            case Fatal(message):
+                raise StartupError(message)
+            case other:
+                raise StartupError(f"the worker began with {type(other).__name__}")
+
+    async def died(self) -> int:
+        """Wait for its end; the exit status, negative for a signal."""
+        return await self._process.wait()
+
+    def send(self, command: Command) -> None:
+        """Hand over a command; it is obeyed between two steps."""
+        self._channel.send(command)
+
+    def _read(self, received: list[Reply]) -> None:
+        for reply in received:
+            if self._first.done():
+                self._receive(reply)
+            else:
+                self._first.set_result(reply)
+
+    def _garbled(self, error: msgspec.MsgspecError) -> None:
+        """A worker that cannot be understood is of no use."""
+        log.error("the worker's messages cannot be read; it is ended", error=str(error))
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def stop(self) -> None:
+        """End the process, by message, then by signal, and wait for that."""
+        if self._process.returncode is None:
+            if self._first.done():
+                self.send(Shutdown())
+            else:  # still loading: it reads no messages, and has nothing to finish
+                self._process.terminate()
+            for give_up in (self._process.terminate, self._process.kill):
+                try:
+                    await asyncio.wait_for(self._process.wait(), STOP_SECONDS)
+                    break
+                except TimeoutError:
+                    with contextlib.suppress(ProcessLookupError):
+                        give_up()
+            await self._process.wait()
+        self.close()
+
+    def close(self) -> None:
+        """Forget a process that has ended."""
+        self._channel.close()
