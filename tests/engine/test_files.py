@@ -74,6 +74,18 @@ def test_settings_that_cannot_be(tiny_model):
     assert "--parallel" in complaint(path, n_seq=1000)
 
 
+@pytest.mark.parametrize("arch", ["llama", "qwen35", "gemma3", "mamba2"])
+def test_the_smallest_batches_load(tiny_model, arch):
+    # In a process of its own: where the library has less room than sequences it aborts.
+    code = """
+import sys
+from headstart.engine.model import load
+from headstart.engine.settings import EngineSettings
+load(EngineSettings(model=sys.argv[1], n_ctx=1024, n_batch=32, n_ubatch=32, n_threads=1, n_threads_batch=1)).free()
+"""
+    subprocess.run([sys.executable, "-c", code, tiny_model(arch)], check=True, capture_output=True, timeout=60)
+
+
 def test_context_size_follows_the_model(tiny_model):
     loaded = load(EngineSettings(model=tiny_model("llama"), n_threads=1))
     assert loaded.info.n_ctx == loaded.info.n_ctx_train == 32768

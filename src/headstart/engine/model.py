@@ -124,7 +124,9 @@ def _sequences(settings: EngineSettings, kind: MemoryKind) -> int:
 def _context_params(settings: EngineSettings, n_seq: int, type_k: int, type_v: int) -> Any:
     params = C.llama_context_default_params()
     params.n_seq_max = n_seq
-    params.n_batch, params.n_ubatch = settings.n_batch, min(settings.n_ubatch, settings.n_batch)
+    # The library reserves an output for every sequence and aborts where a batch has no room for them.
+    params.n_batch = max(settings.n_batch, n_seq)
+    params.n_ubatch = min(settings.n_ubatch, settings.n_batch)
     params.n_threads, params.n_threads_batch = settings.n_threads, settings.n_threads_batch
     params.type_k, params.type_v = type_k, type_v
     params.swa_full, params.kv_unified = settings.swa_full, True
