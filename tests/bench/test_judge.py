@@ -6,7 +6,6 @@ import pytest
 
 from headstart.bench import judge
 from headstart.bench.judge import Row
-from headstart.bench.work import common, prefix_tree_size
 
 
 def test_a_row_is_met_on_its_bound_and_not_beyond_it() -> None:
@@ -94,12 +93,3 @@ def test_a_tool_loop_must_stay_flat_and_keep_its_head() -> None:
     rising, lost = judge.tool_loop([900] + [70 + i for i in range(80)], sibling=900, own=16)
     assert not rising.met
     assert not lost.met
-
-
-def test_cells_of_prompts_that_share_beginnings() -> None:
-    assert prefix_tree_size([]) == 0
-    assert prefix_tree_size([[1, 2, 3]]) == 3
-    assert prefix_tree_size([[1, 2, 3], [1, 2, 3]]) == 3
-    assert prefix_tree_size([[1, 2, 3, 4], [9], [1, 2, 5], [1, 2, 5, 6]]) == 4 + 1 + 2
-    assert common([1, 2, 3], [1, 2]) == 2
-    assert common([], [1]) == 0

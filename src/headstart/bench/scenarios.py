@@ -12,7 +12,7 @@ from . import drive, judge, stateful
 from .judge import Row
 from .stage import Stage
 from .target import Answer
-from .work import Head, make_head, prefix_tree_size, task
+from .work import Head, make_head, task
 
 _SIBLINGS = 4
 
@@ -31,9 +31,8 @@ async def burst(stage: Stage) -> list[Row]:
     stage.warmed(head)
     colds.append(stage.cold(len(prompts[0]), head.tokens))
     stage.ours["burst"] = wall
-    # Where states count, siblings part from the head's cut, which may lie a token or two before the prompts part.
-    exact = stage.model.kind is MemoryKind.ATTENTION
-    needed = prefix_tree_size(prompts) if exact else sum(a.uncached for a in answers)
+    # A sibling may share a few tokens of its task with another one beyond the head: then it takes fewer.
+    needed = min(sum(a.uncached for a in answers), head.tokens + sum(len(p) - head.tokens for p in prompts))
     return [judge.burst(wall, colds), judge.cells(used, needed, sum(map(len, prompts)))]
 
 

@@ -9,7 +9,6 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 from ..errors import HeadstartError
@@ -102,15 +101,6 @@ async def _length(target: Target, head: Head) -> int:
 def common(a: Sequence[int], b: Sequence[int]) -> int:
     """Length of the common beginning."""
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-
-
-def prefix_tree_size(paths: Sequence[Sequence[int]]) -> int:
-    """Cells that ``paths`` need when every common beginning is stored once."""
-    ordered = sorted(map(list, paths))
-    total = len(ordered[0]) if ordered else 0
-    for before, path in pairwise(ordered):
-        total += len(path) - common(before, path)
-    return total
 
 
 async def clean_bias(target: Target) -> dict[str, float]:
