@@ -35,9 +35,12 @@ def test_a_burst_is_held_against_the_mean_of_both_cold_prefills() -> None:
 
 
 def test_one_cell_too_many_is_too_many() -> None:
-    assert judge.cells(14_060, 14_060, separate=56_000).met
-    assert not judge.cells(14_061, 14_060, separate=56_000).met
-    assert not judge.cells(14_059, 14_060, separate=56_000).met
+    own = [15, 15, 15, 15]
+    assert judge.cells(14_060, 14_060, 14_000, own).met
+    assert not judge.cells(14_061, 14_060, 14_000, own).met
+    assert not judge.cells(14_059, 14_060, 14_000, own).met
+    assert judge.cells(14_063, 14_063, 14_000, own).met  # three resumed a token before the head's end
+    assert not judge.cells(28_000, 28_000, 14_000, own).met  # counted right, but not shared
 
 
 def test_the_longest_gap_counts_not_the_typical_one() -> None:

@@ -78,10 +78,15 @@ def burst(wall: float, colds: Sequence[float], *, unmarked: bool = False) -> Row
     )
 
 
-def cells(used: float, needed: int, separate: int) -> Row:
-    """Cells that sessions on one head take, against the head once + what is each one's own."""
-    note = f"one copy each would take {separate}"
-    return Row("cells", "cells of 4 sessions on one head", used, needed, "cells", "==", note)
+def cells(used: float, computed: int, head: int, own: Sequence[int]) -> Row:
+    """Cells that sessions on one head take, against the tokens that were computed: the head once + each one's own.
+
+    A session may compute a token of the head again where it resumes at the head's cut; one cell each is allowed.
+    """
+    once = head + sum(own)
+    bound = computed if computed <= once + len(own) else once
+    note = f"head {head:,} + own {sum(own)}; one copy each would take {once + (len(own) - 1) * head:,}"
+    return Row("cells", "cells of 4 sessions on one head", used, bound, "cells", "==", note)
 
 
 def gap(gaps: Sequence[float], chunk: float, chunk_tokens: int, reading: int) -> Row:

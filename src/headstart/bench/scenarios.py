@@ -31,9 +31,9 @@ async def burst(stage: Stage) -> list[Row]:
     stage.warmed(head)
     colds.append(stage.cold(len(prompts[0]), head.tokens))
     stage.ours["burst"] = wall
-    # A sibling may share a few tokens of its task with another one beyond the head: then it takes fewer.
-    needed = min(sum(a.uncached for a in answers), head.tokens + sum(len(p) - head.tokens for p in prompts))
-    return [judge.burst(wall, colds), judge.cells(used, needed, sum(map(len, prompts)))]
+    own = [len(p) - head.tokens for p in prompts]
+    computed = sum(a.uncached for a in answers)
+    return [judge.burst(wall, colds), judge.cells(used, computed, head.tokens, own)]
 
 
 async def third(stage: Stage) -> list[Row]:
