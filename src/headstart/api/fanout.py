@@ -18,18 +18,20 @@ class Fanout:
     """Runs ``works`` while the block is open; leaving it closes every generation, whatever the reason.
 
     Replies come as (index of the work, reply), those of one work in order. The first failure of any of them is
-    raised where replies are read.
+    raised where replies are read. With ``tick``, every so many seconds there is a None between the replies.
     """
 
-    def __init__(self, worker: Worker, works: Sequence[messages.Submit]) -> None:
-        self._worker, self._works = worker, works
-        self._inbox: asyncio.Queue[Item | Exception] = asyncio.Queue()
+    def __init__(self, worker: Worker, works: Sequence[messages.Submit], tick: float | None = None) -> None:
+        self._worker, self._works, self._tick = worker, works, tick
+        self._inbox: asyncio.Queue[Item | Exception | None] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         self._first: Item | Exception | None = None
         self._open = len(works)
 
     async def __aenter__(self) -> Self:
         self._tasks = [asyncio.create_task(self._follow(i, work)) for i, work in enumerate(self._works)]
+        if self._tick is not None:
+            self._tasks.append(asyncio.create_task(self._ticks(self._tick)))
         return self
 
     async def __aexit__(
@@ -53,26 +55,22 @@ class Fanout:
         if isinstance(self._first, Exception):
             raise self._first
 
-    async def next(self, timeout: float | None = None) -> Item | None:
-        """The next reply; None when ``timeout`` seconds brought none. Not to be called once `ended`."""
-        item = await self._get(timeout)
+    async def next(self) -> Item | None:
+        """The next reply, or None for a tick. Not to be called once `ended`."""
+        item, self._first = self._first, None
+        if item is None:
+            item = await self._inbox.get()
         if isinstance(item, Exception):
             raise item
         if item is not None and isinstance(item[1], messages.Finished):
             self._open -= 1
         return item
 
-    async def _get(self, timeout: float | None) -> Item | Exception | None:
-        if self._first is not None:
-            first, self._first = self._first, None
-            return first
-        if not self._inbox.empty():
-            return self._inbox.get_nowait()
-        try:
-            async with asyncio.timeout(timeout):
-                return await self._inbox.get()
-        except TimeoutError:
-            return None
+    async def _ticks(self, seconds: float) -> None:
+        # A clock beside the replies costs nothing for each of them, as a timeout around each would.
+        while True:
+            await asyncio.sleep(seconds)
+            self._inbox.put_nowait(None)
 
     async def _follow(self, index: int, work: messages.Submit) -> None:
         try:

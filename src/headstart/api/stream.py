@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from typing import Any
@@ -38,7 +37,8 @@ class Answer(Response):
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         services = self._services
         try:
-            async with Fanout(services.client, self._job.works) as replies:
+            tick = services.keepalive / 2 if self._job.stream else None
+            async with Fanout(services.client, self._job.works, tick) as replies:
                 if self._job.stream:
                     await replies.peek(services.peek)
                     await self._stream(send, replies)
@@ -90,10 +90,10 @@ def begin(job: Job, services: Services) -> list[Choice]:
 
 
 async def follow(
-    job: Job, services: Services, choices: list[Choice], replies: Fanout, timeout: float | None
+    job: Job, services: Services, choices: list[Choice], replies: Fanout
 ) -> tuple[int, list[Delta]] | None:
-    """The next reply folded into its choice: its index and what it added; None where ``timeout`` brought nothing."""
-    item = await replies.next(timeout)
+    """The next reply folded into its choice: its index and what it added; None for a tick."""
+    item = await replies.next()
     if item is None:
         return None
     index, reply = item
@@ -113,7 +113,7 @@ async def collect(job: Job, dialect: Dialect, services: Services, replies: Fanou
     choices = begin(job, services)
     deltas: list[list[Delta]] = [[] for _ in choices]
     while not replies.ended():
-        step = await follow(job, services, choices, replies, None)
+        step = await follow(job, services, choices, replies)
         if step is not None:
             deltas[step[0]] += step[1]
     entries = [dialect.whole(i, choice, deltas[i], choice.take_probs()) for i, choice in enumerate(choices)]
@@ -144,24 +144,25 @@ async def _events(
     for index in range(len(choices)):
         if (entry := dialect.opening(index)) is not None:
             yield chunk(entry)
-    spoke = time.monotonic()
+    silent = False  # since the last tick
     while not replies.ended():
-        step = await follow(job, services, choices, replies, max(0.0, spoke + services.keepalive - time.monotonic()))
+        step = await follow(job, services, choices, replies)
         if step is None:
-            yield None
-            spoke = time.monotonic()
+            if silent:
+                yield None
+            silent = True
             continue
         index, deltas = step
         choice = choices[index]
         for entry in dialect.pieces(index, deltas, choice.take_probs()) if deltas else ():
             yield chunk(entry, **({"timings": timings_of(choice.timings)} if job.timings_per_token else {}))
-            spoke = time.monotonic()
+            silent = False
         if job.progress and (progress := choice.take_progress()) is not None:
             yield chunk(dialect.silence(index), prompt_progress=progress_of(progress))
-            spoke = time.monotonic()
+            silent = False
         if choice.finished is not None:
             last = replies.ended() and not job.include_usage
             yield chunk(dialect.ending(index, choice, choice.take_probs()), **(account(job, choices) if last else {}))
-            spoke = time.monotonic()
+            silent = False
     if job.include_usage:
         yield chunk(usage=usage_of(job, choices), **account(job, choices))
