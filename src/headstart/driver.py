@@ -108,6 +108,11 @@ class Driver:
             queued=queued,
             waiting=len(scheduler.queue) - queued,
             holders=len(device.holders),
+            seqs_free=device.free_seqs,
+            seqs_total=device.n_seq,
+            saved_states=len(scheduler.snapshots),
+            saved_bytes=scheduler.snapshots.bytes_used,
+            saved_budget=scheduler.snapshots.budget if scheduler.rules.state else 0,
         )
 
     def take(self) -> tuple[list[Reply], list[Event]]:

@@ -79,7 +79,8 @@ class Done(msgspec.Struct, frozen=True, tag=True):
 
 
 class Usage(msgspec.Struct, frozen=True, tag=True):
-    """Gauges, sent when they changed."""
+    """Gauges, sent when they changed. ``seqs`` are the library's sequence ids, with a state each on stateful models;
+    ``saved_states`` lie in host memory."""
 
     cells_used: int
     cells_total: int
@@ -87,6 +88,11 @@ class Usage(msgspec.Struct, frozen=True, tag=True):
     queued: int
     waiting: int
     holders: int
+    seqs_free: int = 0
+    seqs_total: int = 0
+    saved_states: int = 0
+    saved_bytes: int = 0
+    saved_budget: int = 0
 
 
 class TierFailed(msgspec.Struct, frozen=True, tag=True):

@@ -33,6 +33,8 @@ def facts(config: Config, model: ModelInfo, notes: tuple[str, ...] = ()) -> Fact
         ("requests", f"{config.parallel} at a time, {config.max_queue} may wait"),
         ("threads", f"{config.threads} for generation, {config.threads_batch} for prompts"),
     ]
+    if model.state_bytes:
+        lines.append(("states", f"up to {config.cache_states} MiB of saved states in host memory"))
     lines += [("note", note) for note in (*model.notes, *notes)]
     lines += [("keys", _keys(config)), ("address", address(config)), ("agents", f"base URL {address(config)}/v1")]
     return lines

@@ -119,6 +119,11 @@ class _OwnNames:
         self.cells = gauge("cells", "Cells that all sessions share.")
         self.waiting = gauge("requests_waiting", "Requests that wait for another one's prefix.")
         self.queued = gauge("requests_queued", "Requests that are queued.")
+        self.seqs = gauge("sequences", "Sequence ids of the library; on hybrid models each comes with a state.")
+        self.seqs_free = gauge("sequences_free", "Sequence ids that nothing lies on.")
+        self.states = gauge("saved_states", "Recurrent states in host memory.")
+        self.state_bytes = gauge("saved_state_bytes", "Bytes of the states in host memory.")
+        self.state_budget = gauge("saved_state_budget_bytes", "Bytes that states in host memory may take.")
         self.first_token = histogram("time_to_first_token_seconds", "From arrival to the first token.", _SECONDS)
         self.queue = histogram("queue_seconds", "From arrival to admission, waiting included.", _SECONDS)
         self.step = histogram("step_seconds", "One step of the model.", _STEP_SECONDS)
@@ -164,6 +169,11 @@ class _OwnNames:
         self.cells.set(usage.cells_total)
         self.waiting.set(usage.waiting)
         self.queued.set(usage.queued)
+        self.seqs.set(usage.seqs_total)
+        self.seqs_free.set(usage.seqs_free)
+        self.states.set(usage.saved_states)
+        self.state_bytes.set(usage.saved_bytes)
+        self.state_budget.set(usage.saved_budget)
 
 
 class _Bounded:
