@@ -26,10 +26,11 @@ from .driver import Driver
 from .engine.protocol import Engine
 from .errors import StartupError
 from .events import Event, Stepped, Usage
-from .messages import Abort, Command, Fatal, Happened, Inspect, Ready, Reply, Shutdown, Submit
+from .messages import Abort, Command, Fatal, Happened, Inspect, Ready, Reply, Sampled, Shutdown, Submit
 
 IDLE_MS = 500  # how often an idle worker looks whether the front is still there
 GAUGES_S = 0.25  # how often a busy one tells what changes with every step
+TOKENS_S = 0.02  # how often it hands over tokens: a reader sees no difference, and the front wakes up less
 log = logging.getLogger(__name__)
 
 
@@ -60,7 +61,7 @@ class Worker:
         self._stopping = False
         self._outbox: list[Reply] = []
         self._events: list[Event] = []
-        self._told = 0.0
+        self._told = self._sent = 0.0
 
     def run(self) -> None:
         """Work until told to stop or left alone."""
@@ -92,17 +93,20 @@ class Worker:
                 self._stopping = True
 
     def _send(self, now: float, *, idle: bool) -> None:
-        """Replies at once; events too, but for those of every step: they cost the front as much as a token does."""
+        """Everything at once, but for what comes with every step: on a machine whose cores all compute, the front's
+        work for it takes its time from the next step. The first token of an answer comes with events of its own."""
         replies, events = self._driver.take()
-        replies += self._outbox
-        self._outbox = []
+        self._outbox += replies
         self._events += events
         urgent = idle or any(not isinstance(event, Stepped | Usage) for event in events)
         if self._events and (urgent or now - self._told >= GAUGES_S):
-            replies.append(Happened(self._events))
+            self._outbox.append(Happened(self._events))
             self._events, self._told = [], now
-        if replies:
-            self._socket.send(encoder.encode(replies))
+            urgent = True
+        few = all(isinstance(reply, Sampled) for reply in self._outbox)
+        if self._outbox and (urgent or not few or now - self._sent >= TOKENS_S):
+            self._socket.send(encoder.encode(self._outbox))
+            self._outbox, self._sent = [], now
 
 
 def main() -> None:

@@ -122,28 +122,35 @@ async def collect(job: Job, dialect: Dialect, services: Services, replies: Fanou
 
 
 async def frames(job: Job, dialect: Dialect, services: Services, replies: Fanout) -> AsyncGenerator[bytes]:
-    """Server-sent events up to [DONE]; a failure is the last event instead."""
+    """Server-sent events up to [DONE]; a failure is the last event instead. What is there at once goes out at once."""
+    held = b""
     try:
-        async with aclosing(_events(job, dialect, services, replies)) as events:
-            async for event in events:
-                yield KEEPALIVE if event is None else b"data: " + encode(event) + b"\n\n"
-        yield DONE
+        async with aclosing(_events(job, dialect, services, replies)) as steps:
+            async for events in steps:
+                held += (
+                    b"".join(b"data: " + encode(event) + b"\n\n" for event in events)
+                    if events is not None
+                    else KEEPALIVE
+                )
+                if held and not replies.more():
+                    yield held
+                    held = b""
+        yield held + DONE
     except Exception as error:
-        yield b"data: " + encode(openai_body(problem_of(error))) + b"\n\n"
+        yield held + b"data: " + encode(openai_body(problem_of(error))) + b"\n\n"
 
 
 async def _events(
     job: Job, dialect: Dialect, services: Services, replies: Fanout
-) -> AsyncGenerator[dict[str, Any] | None]:
-    """Chunks; None where the client should hear that we're still there."""
+) -> AsyncGenerator[list[dict[str, Any]] | None]:
+    """The chunks of each reply, often none; None where the client should hear that we're still there."""
 
     def chunk(*entries: dict[str, Any], **extra: Any) -> dict[str, Any]:
         return {**envelope(job, services, dialect.chunk_kind, list(entries)), **extra}
 
     choices = begin(job, services)
-    for index in range(len(choices)):
-        if (entry := dialect.opening(index)) is not None:
-            yield chunk(entry)
+    openings = [dialect.opening(index) for index in range(len(choices))]
+    yield [chunk(entry) for entry in openings if entry is not None]
     silent = False  # since the last tick
     while not replies.ended():
         step = await follow(job, services, choices, replies)
@@ -154,15 +161,15 @@ async def _events(
             continue
         index, deltas = step
         choice = choices[index]
-        for entry in dialect.pieces(index, deltas, choice.take_probs()) if deltas else ():
-            yield chunk(entry, **({"timings": timings_of(choice.timings)} if job.timings_per_token else {}))
-            silent = False
+        extra = {"timings": timings_of(choice.timings)} if job.timings_per_token else {}
+        chunks = [chunk(e, **extra) for e in (dialect.pieces(index, deltas, choice.take_probs()) if deltas else ())]
         if job.progress and (progress := choice.take_progress()) is not None:
-            yield chunk(dialect.silence(index), prompt_progress=progress_of(progress))
-            silent = False
+            chunks.append(chunk(dialect.silence(index), prompt_progress=progress_of(progress)))
         if choice.finished is not None:
             last = replies.ended() and not job.include_usage
-            yield chunk(dialect.ending(index, choice, choice.take_probs()), **(account(job, choices) if last else {}))
-            silent = False
+            ending = dialect.ending(index, choice, choice.take_probs())
+            chunks.append(chunk(ending, **(account(job, choices) if last else {})))
+        silent = silent and not chunks
+        yield chunks
     if job.include_usage:
-        yield chunk(usage=usage_of(job, choices), **account(job, choices))
+        yield [chunk(usage=usage_of(job, choices), **account(job, choices))]

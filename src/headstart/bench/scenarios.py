@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from statistics import median
 
-from ..core.pace import SMALLEST_CHUNK
 from ..types import MemoryKind
 from . import drive, judge, stateful
 from .judge import Row
@@ -15,6 +14,7 @@ from .target import Answer
 from .work import Head, make_head, task
 
 _SIBLINGS = 4
+SMALL_CHUNK = 64  # the server makes none smaller: with flash attention on a CPU that would take longer, not less
 
 
 async def burst(stage: Stage) -> list[Row]:
@@ -89,28 +89,30 @@ async def gap(stage: Stage) -> list[Row]:
     cold = (await make_head(stage.target, "gap", stage.sizes.cold)).body(task(0))
     gaps = await drive.gap(stage.target, head, cold)
     own = len(await stage.target.tokens(head.body(task(3)))) - head.tokens
-    chunk, tokens = stage.yard(head).chunk(own, stage.sizes.cold, stage.step_ms, SMALLEST_CHUNK)
+    chunk, tokens = stage.yard(head).chunk(own, stage.sizes.cold, stage.step_ms, SMALL_CHUNK)
     stage.ours["gap"] = max(gaps)
     return [judge.gap(gaps, chunk, tokens, stage.sizes.cold)]
 
 
 async def alone(stage: Stage) -> list[Row]:
     """Requests that share nothing with anything, sharing on and off in turn, each on a server just started."""
-    on, off = await _pairs(stage, "alone", stage.sizes.alone, answer_tokens=16)
+    on, off = await _pairs(stage, "alone", stage.sizes.alone, answer_tokens=16, pairs=2 * stage.sizes.pairs)
     what = f"a request that shares nothing ({stage.sizes.alone:,} tokens), slower than with sharing off by"
     return [judge.alone("alone", what, on, off)]
 
 
 async def keeping(stage: Stage) -> list[Row]:
     """What it costs a cold prompt to pause at its cuts and keep states there."""
-    on, off = await _pairs(stage, "keeping", stage.sizes.head, answer_tokens=1)
+    on, off = await _pairs(stage, "keeping", stage.sizes.head, answer_tokens=1, pairs=stage.sizes.pairs)
     return [judge.alone("keeping", "holders and snapshots: a cold prefill takes longer by", on, off)]
 
 
-async def _pairs(stage: Stage, name: str, tokens: int, answer_tokens: int) -> tuple[list[float], list[float]]:
+async def _pairs(
+    stage: Stage, name: str, tokens: int, answer_tokens: int, pairs: int
+) -> tuple[list[float], list[float]]:
     times: dict[str, list[float]] = {"--slot-attach": [], "--no-slot-attach": []}
     cells = -(-(tokens + 2048) // 1024) * 1024
-    for pair in range(stage.sizes.pairs):
+    for pair in range(pairs):
         head = await make_head(stage.target, f"{name}{pair}", tokens)
         # Whoever comes second finds the processor warmer: take turns at that too.
         for flag in sorted(times, reverse=bool(pair % 2)):

@@ -54,7 +54,8 @@ class Scheduler:
         n = len(submit.tokens)
         if n >= self.limits.n_ctx:
             raise context_length_exceeded(n, self.limits.n_ctx)
-        if len(self.queue) >= self.limits.max_queue:
+        # Requests that arrive in one step are all here before any of them starts: count the free places too.
+        if len(self.queue) >= self.limits.max_queue + self.limits.parallel - len(self.running):
             ahead = sum(self.pace.seconds(r.remaining) for r in [*self.running, *self.queue])
             raise RequestError(
                 f"{len(self.queue)} requests are waiting already.",

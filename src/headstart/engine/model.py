@@ -12,7 +12,7 @@ from ..core.rules import RULES, Rules
 from ..errors import StartupError
 from ..messages import ModelInfo
 from ..types import MemoryKind
-from . import budget, flash, lib, memory
+from . import budget, lib, memory
 from .gguf_header import read_header
 from .lib import Handle
 from .settings import EngineSettings
@@ -20,6 +20,9 @@ from .settings import EngineSettings
 # The library's own limit: ids do not slow a step where no state comes with them, each only reserves a row of logits.
 ATTENTION_SEQUENCES = 256
 MIB = 1 << 20
+# From how many tokens on a chunk is computed alike however a prompt is cut, as measured on a CPU: flash attention has
+# another kernel for fewer, plain attention for single tokens; a few more are a margin.
+EXACT_FLASH, EXACT_PLAIN = 64, 4
 FLASH_ATTENTION = {
     "auto": C.LLAMA_FLASH_ATTN_TYPE_AUTO,
     "on": C.LLAMA_FLASH_ATTN_TYPE_ENABLED,
@@ -63,15 +66,11 @@ def load(settings: EngineSettings) -> Loaded:
         params.n_ctx = settings.n_ctx or budget.choose_ctx(n_ctx_train, per_token, free - _weights(model))
         if settings.n_ctx and per_token * settings.n_ctx > free - _weights(model):
             raise StartupError(_too_little(settings.n_ctx, per_token, free - _weights(model)))
-        left = free - _weights(model) - per_token * params.n_ctx
-        heads = int(C.llama_model_n_head(model))
-        attention = flash.choose(settings, on_gpu=_on_gpu(settings, meta), heads=heads, n_ctx=params.n_ctx, free=left)
-        params.flash_attn_type = FLASH_ATTENTION[attention]
         ctx = _init_context(model, params, settings)
     except BaseException:
         C.llama_model_free(model)
         raise
-    info = _info(settings, model, ctx, found, n_seq, per_token, attention)
+    info = _info(settings, model, ctx, found, n_seq, per_token)
     return Loaded(model, ctx, C.llama_get_memory(ctx), C.llama_model_get_vocab(model), info, RULES[found.kind])
 
 
@@ -128,6 +127,7 @@ def _context_params(settings: EngineSettings, n_seq: int, type_k: int, type_v: i
     params.n_batch = max(settings.n_batch, n_seq)
     params.n_ubatch = min(settings.n_ubatch, settings.n_batch)
     params.n_threads, params.n_threads_batch = settings.n_threads, settings.n_threads_batch
+    params.flash_attn_type = FLASH_ATTENTION[settings.flash_attn]
     params.type_k, params.type_v = type_k, type_v
     params.swa_full, params.kv_unified = settings.swa_full, True
     return params
@@ -160,13 +160,10 @@ def _info(
     found: memory.Detected,
     n_seq: int,
     per_token: int,
-    attention: str,
 ) -> ModelInfo:
     rules = RULES[found.kind]
     n_ctx = int(C.llama_n_ctx(ctx))
     notes = [f"cache: {n_ctx} cells, {per_token * n_ctx / MIB:.0f} MiB ({settings.type_k}/{settings.type_v})"]
-    if settings.flash_attn == "auto" and attention == "off":
-        notes.append("flash attention: off, as plain attention is faster on this processor")
     size = _state_bytes() if rules.state else 0
     if rules.state:
         notes.append(f"states: {n_seq} of {size / MIB:.2f} MiB each, {n_seq * size / MIB:.0f} MiB in all")
@@ -186,7 +183,7 @@ def _info(
         size_bytes=_weights(model),
         kv_bytes_per_token=per_token,
         state_bytes=size,
-        exact_chunk=flash.exact_chunk(attention),
+        exact_chunk=EXACT_PLAIN if settings.flash_attn == "off" else EXACT_FLASH,
         sharing=settings.sharing and rules.shares,
         sharing_off_reason=why_not,
         notes=tuple(notes),
