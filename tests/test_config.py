@@ -209,3 +209,8 @@ def test_frozen() -> None:
 
 def test_cores_are_at_least_one_and_no_more_than_allowed() -> None:
     assert physical_cores() >= 1
+
+
+def test_an_empty_key_in_the_environment_opens_nothing() -> None:
+    with pytest.raises(StartupError, match="HEADSTART_API_KEY"):
+        load_config({}, {"HEADSTART_API_KEY": ""})

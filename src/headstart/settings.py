@@ -73,7 +73,7 @@ def _read_environment(environ: Mapping[str, str], layers: _Layers) -> None:
     for spelling, (name, negated) in _spellings().items():
         key = ENV_PREFIX + spelling.upper()
         value = environ.get(key, "")
-        if value:
+        if value or (name == "api_key" and key in environ):  # empty: the settings say why that will not do
             layers.put(name, _negate(value, key) if negated else value, key)
 
 

