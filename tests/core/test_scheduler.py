@@ -23,6 +23,15 @@ def test_siblings_that_arrive_together_compute_the_prefix_once(kind: MemoryKind)
     assert [run.uncached(f"s{i}") for i in range(4)] == [721, 21, 21, 21]
 
 
+def test_a_waiter_waits_for_the_last_token_that_it_shares() -> None:
+    run = Run(n_batch=512)
+    head = words(1500)  # the leader's second chunk ends 28 tokens before its end, so that no short rest remains
+    for i in range(4):
+        run.submit(f"s{i}", [*head, i, *words(79, i)])
+    run.finish()
+    assert [run.started[f"s{i}"].cached_tokens for i in range(1, 4)] == [1500] * 3
+
+
 def test_four_sessions_use_one_head_and_their_own_cells() -> None:
     run = Run()
     head = words(700)

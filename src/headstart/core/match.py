@@ -96,6 +96,8 @@ def find_leader(request: Request, running: Iterable[Request], rules: Rules, have
             continue
         shared = min(common_prefix(other.tokens[: other.target], request.tokens), request.limit)
         ahead = rules.anywhere or other.position <= shared
-        if ahead and shared - have >= WORTH_WAITING and (best is None or shared > best.position):
+        # Who waits already waits for the last token: leaving a little early would compute the rest once more.
+        worth = 1 if other.id == request.leader else WORTH_WAITING
+        if ahead and shared - have >= worth and (best is None or shared > best.position):
             best = Leader(other.id, shared)
     return best
