@@ -71,8 +71,9 @@ def computed(server: Server) -> float:
     return float(found[1])
 
 
-def test_sessions_one_after_the_other(pair):
+def test_sessions_one_after_the_other(pair, request):
     warm, cold, anywhere = pair
+    kind = request.node.callspec.params["pair"]
     head = words("after", 1000)
     prompts = [head + own("after", i) for i in range(3)]
     first, second, third = (warm.complete(prompt=prompt, **DETAIL) for prompt in prompts)
@@ -82,10 +83,12 @@ def test_sessions_one_after_the_other(pair):
     assert cached(third) == 1000
     assert source(third) in ("holder", "snapshot")
     for prompt, answer in zip(prompts, (first, second, third), strict=True):
-        if anywhere:
+        if anywhere or kind == "mamba2":
             assert said(answer) == said(cold.complete(prompt=prompt, **DETAIL))
+        elif kind == "qwen35":
+            assert said(answer) == said(warm.complete(prompt=prompt, **DETAIL, cache_prompt=False))
         else:
-            # A cold run pauses at its cuts here, and a server without sharing has none: the last bits may differ.
+            # The cells of a window are used again in any order, and the last bits follow the order.
             alone = cold.complete(prompt=prompt, **DETAIL)
             assert first_logprob(answer) == pytest.approx(first_logprob(alone), abs=NOISE)
 
