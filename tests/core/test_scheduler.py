@@ -81,7 +81,7 @@ def test_a_head_outlives_its_sessions_and_goes_last() -> None:
     run.submit("other", words(750, 2))  # takes the room of a's tail, not of its head
     run.finish()
     assert any(isinstance(e, Evicted) and e.cells == 102 for e in run.events)
-    run.submit("b", [*head, *words(50, 3)], head=400)
+    run.submit("b", [*head, *words(70, 3)], head=400)
     run.finish()
     assert run.started["b"].cached_tokens == 400
 
@@ -186,7 +186,7 @@ def test_explicit_mode_keeps_only_what_was_marked() -> None:
 
 def test_prefill_chunks_end_at_cuts_and_leave_no_short_rest() -> None:
     cuts = [Cut(100, CutReason.HEAD), Cut(200, CutReason.GENERATION)]
-    for kind, sizes in ((MemoryKind.ATTENTION, [100, 256, 64]), (MemoryKind.HYBRID, [100, 100, 219, 1])):
+    for kind, sizes in ((MemoryKind.ATTENTION, [256, 164]), (MemoryKind.HYBRID, [100, 100, 219, 1])):
         run = Run(kind, n_batch=256)
         run.submit("a", words(420), cuts=cuts)
         seen = []

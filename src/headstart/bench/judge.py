@@ -132,14 +132,14 @@ def overhead(ttfts: Sequence[float], bare: Sequence[float], prompt: int) -> Row:
     )
 
 
-def alone(id: str, what: str, on: Sequence[float], off: Sequence[float]) -> Row:
-    """Percent that sharing costs a request that gains nothing by it; ``on`` and ``off`` are pairs, taken in turn."""
+def alone(id: str, what: str, on: Sequence[float], off: Sequence[float], bound: float | None = ALONE_PERCENT) -> Row:
+    """Percent that sharing costs a request that gains nothing by it; ``on`` and ``off`` are pairs, taken in turns."""
     ratio = median(a / b for a, b in zip(on, off, strict=True))
     return Row(
         id,
         what,
         100 * (ratio - 1),
-        ALONE_PERCENT,
+        bound,
         "%",
         note=f"{median(on):.3f} s, with sharing off {median(off):.3f} s",
         samples={"on": list(on), "off": list(off)},

@@ -75,6 +75,11 @@ class Server:
                 time.sleep(0.05)
         raise StartupError(f"the server was not ready after {START_SECONDS:.0f} s: {self.last_words()}")
 
+    @property
+    def pid(self) -> int:
+        """The front's process; its worker is a child of it."""
+        return self._process.pid
+
     def last_words(self) -> str:
         """The last line that the server printed."""
         self._words.seek(0)

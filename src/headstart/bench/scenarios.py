@@ -14,6 +14,12 @@ from .target import Answer
 from .work import Head, make_head, task
 
 _SIBLINGS = 4
+# Wakes a server up and leaves nothing in its cache.
+_UNKEPT = {
+    "messages": [{"role": "user", "content": "Hello."}],
+    "max_tokens": 2,
+    "prompt_cache_options": {"mode": "explicit"},
+}
 SMALL_CHUNK = 64  # the server makes none smaller: with flash attention on a CPU that would take longer, not less
 
 
@@ -95,31 +101,38 @@ async def gap(stage: Stage) -> list[Row]:
 
 
 async def alone(stage: Stage) -> list[Row]:
-    """Requests that share nothing with anything, sharing on and off in turn, each on a server just started."""
-    on, off = await _pairs(stage, "alone", stage.sizes.alone, answer_tokens=16, pairs=2 * stage.sizes.pairs)
-    what = f"a request that shares nothing ({stage.sizes.alone:,} tokens), slower than with sharing off by"
-    return [judge.alone("alone", what, on, off)]
+    """Requests that share nothing with anything, sharing on and off in turns, each on a server just started; then on
+    servers that have read another prompt of that length before, which sharing keeps."""
+    n, pairs = stage.sizes.alone, stage.sizes.pairs
+    what = f"a request that shares nothing ({n:,} tokens), slower than with sharing off by"
+    on, off = await _compare(stage, "alone", n, answer_tokens=16, pairs=3 * pairs)
+    rows = [judge.alone("alone", what, on, off)]
+    on, off = await _compare(stage, "idle", n, answer_tokens=16, pairs=pairs, beside=n)
+    return [*rows, judge.alone("alone-idle", f"the same beside {n:,} idle tokens in the cache", on, off, bound=None)]
 
 
 async def keeping(stage: Stage) -> list[Row]:
     """What it costs a cold prompt to pause at its cuts and keep states there."""
-    on, off = await _pairs(stage, "keeping", stage.sizes.head, answer_tokens=1, pairs=stage.sizes.pairs)
+    on, off = await _compare(stage, "keeping", stage.sizes.head, answer_tokens=1, pairs=stage.sizes.pairs)
     return [judge.alone("keeping", "holders and snapshots: a cold prefill takes longer by", on, off)]
 
 
-async def _pairs(
-    stage: Stage, name: str, tokens: int, answer_tokens: int, pairs: int
+async def _compare(
+    stage: Stage, name: str, tokens: int, *, answer_tokens: int, pairs: int, beside: int = 0
 ) -> tuple[list[float], list[float]]:
+    """Seconds of a cold prompt, sharing on and off. Its server has read another one of ``beside`` tokens before."""
     times: dict[str, list[float]] = {"--slot-attach": [], "--no-slot-attach": []}
-    cells = -(-(tokens + 2048) // 1024) * 1024
+    cells = -(-(tokens + beside + 2048) // 1024) * 1024
     for pair in range(pairs):
         head = await make_head(stage.target, f"{name}{pair}", tokens)
+        before = _UNKEPT
+        if beside:
+            before = (await make_head(stage.target, f"beside{pair}", beside)).body(task(0), max_tokens=2)
         # Whoever comes second finds the processor warmer: take turns at that too.
-        for flag in sorted(times, reverse=bool(pair % 2)):
-            with stage.served(flag, cells=cells) as target:
-                await target.chat({"messages": [{"role": "user", "content": "Hello."}], "max_tokens": 2})
-                answer = await target.chat(head.body(task(pair), max_tokens=answer_tokens))
-                times[flag].append(answer.total)
+        flags = sorted(times, reverse=bool(pair % 2))
+        body = head.body(task(pair), max_tokens=answer_tokens)
+        for flag, seconds in zip(flags, await stage.compare(flags, cells, before, body), strict=True):
+            times[flag].append(seconds)
     return times["--slot-attach"], times["--no-slot-attach"]
 
 
@@ -161,7 +174,7 @@ SCENARIOS = (
     Scenario(gap, ("gap",)),
     Scenario(stateful.burst_unmarked, ("burst-unmarked",), stateful=True),
     Scenario(stateful.new_day, ("new-day-first", "new-day-second", "new-day-later", "new-day-deep"), stateful=True),
-    Scenario(alone, ("alone",)),
+    Scenario(alone, ("alone", "alone-idle")),
     Scenario(keeping, ("keeping",), stateful=True),
     Scenario(sessions, ("sessions",)),
 )

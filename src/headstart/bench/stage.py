@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -17,6 +18,7 @@ from .catalogue import Model
 from .drive import LONG, Session
 from .local import Server
 from .target import Body, Target
+from .turns import in_turns
 from .work import Head, clean_bias, make_head
 
 STATES = 12  # sequences with a recurrent state, beyond what runs; enough for every chain that a scenario keeps
@@ -93,7 +95,19 @@ class Stage:
     def served(self, *flags: str, cells: int | None = None) -> Iterator[Target]:
         """A server of ours for a while. It waits idle while another one works."""
         with Server(self._arguments(*flags, cells=cells)) as server:
-            yield Target(server.url, self.common, self.http)
+            yield self._at(server)
+
+    def _at(self, server: Server) -> Target:
+        return Target(server.url, self.common, self.http)
+
+    async def compare(self, flags: Sequence[str], cells: int, before: Body, body: Body) -> list[float]:
+        """Seconds for ``body`` on a new server with each of ``flags``, all taking turns at the machine. Each has
+        answered ``before`` when it begins."""
+        with ExitStack() as stack:
+            servers = [stack.enter_context(Server(self._arguments(flag, cells=cells))) for flag in flags]
+            for server in servers:
+                await self._at(server).chat(before)
+            return await in_turns([(server, partial(self._at(server).chat, body)) for server in servers])
 
     def _arguments(self, *flags: str, cells: int | None) -> list[str]:
         threads = str(self.threads)

@@ -111,8 +111,8 @@ class Admission:
         holder = self.device.holders.get(match.donor) if match.donor is not None else None
         if self.rules.state or holder is None or (holder.why is None and match.position > holder.prompt):
             return match
-        cuts = [c.position for c in choose(self._cuts(request), after=0)]
-        position = exact_position(match.position, cuts, request.target, self.limits.exact_chunk)
+        pauses = self.rules.pauses(choose(self._cuts(request), after=0))
+        position = exact_position(match.position, pauses, request.target, self.limits.exact_chunk)
         if position < self.device.floor(holder.seq, anywhere=self.rules.anywhere):
             return match
         return replace(match, position=position) if position else Match(depth=match.depth)

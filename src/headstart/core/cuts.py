@@ -39,10 +39,22 @@ def regular(n_tokens: int, affordable: int, asked: Iterable[Cut]) -> list[Cut]:
 def choose(wanted: Iterable[Cut], after: int) -> list[Cut]:
     """Those of ``wanted`` beyond ``after`` to keep, ascending. What other sessions share is always kept; the rest
     yields to it, and to more important cuts, where it would come closer than `CLOSEST`."""
-    ahead = sorted((c for c in wanted if c.position > after), key=lambda c: c.position)
+    ahead = _spared(sorted((c for c in wanted if c.position > after), key=lambda c: c.position))
     chosen = {c.position: c for c in ahead if c.reason in ALWAYS}
     for reason in PRIORITY:
         for cut in reversed([c for c in ahead if c.reason is reason]):
             if all(abs(cut.position - other) >= CLOSEST for other in (after, *chosen)):
                 chosen[cut.position] = cut
     return [chosen[p] for p in sorted(chosen)]
+
+
+def _spared(cuts: list[Cut]) -> list[Cut]:
+    """Without the geometric cuts that a regular one replaces: no further before it than it lies before the head."""
+    heads = [c.position for c in cuts if c.reason is CutReason.HEAD]
+    regular = [c.position for c in cuts if c.reason is CutReason.INTERVAL]
+
+    def replaced(cut: Cut) -> bool:
+        distance = max(heads, default=cut.position) - cut.position
+        return any(cut.position - distance <= place <= cut.position for place in regular)
+
+    return [c for c in cuts if c.reason is not CutReason.GEOMETRIC or not replaced(c)]

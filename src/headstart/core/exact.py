@@ -1,9 +1,9 @@
 """Where a prefill may be cut without changing a bit of what it computes.
 
 The library's CPU kernel for flash attention computes chunks of 64 and more tokens in one way and shorter
-ones in another; within either, how a prompt is cut does not matter. So a prompt is computed in segments that end at its
-cuts, no chunk of a long segment is short, and a request that has the server to itself resumes where its first chunk
-falls in the class that a cold run computes those tokens in. It pays less than one such chunk for that.
+ones in another; within either, how a prompt is cut does not matter. So a prompt is computed in segments that end where
+it has to pause, no chunk of a long segment is short, and a request that has the server to itself resumes where its
+first chunk falls in the class that a cold run computes those tokens in. It pays less than one such chunk for that.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ def chunk_end(start: int, segment_end: int, budget: int, shortest: int) -> int:
     return start + budget
 
 
-def exact_position(position: int, cuts: Sequence[int], n_tokens: int, shortest: int) -> int:
+def exact_position(position: int, pauses: Sequence[int], n_tokens: int, shortest: int) -> int:
     """The last place up to ``position`` where a warm run computes the rest of the prompt as a cold run would.
 
-    ``cuts`` are the ends of the segments before the last one, ascending; the prompt has ``n_tokens``; chunks of fewer
+    ``pauses`` are the ends of the segments before the last one, ascending; the prompt has ``n_tokens``; chunks of fewer
     than ``shortest`` tokens are computed in another way than longer ones.
     """
-    bounds = [0, *cuts, n_tokens]
+    bounds = [0, *pauses, n_tokens]
     end = next(bound for bound in bounds if bound > position)
     start = bounds[bounds.index(end) - 1]
     if end - start < shortest:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..types import CutReason, MemoryKind
+from ..types import Cut, CutReason, MemoryKind
 
 ANYWHERE = frozenset({CutReason.HEAD, CutReason.EXPLICIT})
 STATEFUL = frozenset(CutReason)
@@ -24,6 +25,10 @@ class Rules:
     state: bool
     cells: bool
     holds: frozenset[CutReason]
+
+    def pauses(self, cuts: Iterable[Cut]) -> list[int]:
+        """Where a prefill has to end a chunk: at the cuts that are kept, unless the prefix can be cut off later."""
+        return [] if self.anywhere else [c.position for c in cuts if c.reason in self.holds]
 
 
 RULES = {

@@ -98,6 +98,8 @@ class Scheduler:
 
     def _end(self, request: Request, now: float) -> None:
         (self.running if request.running else self.queue).remove(request)
+        if request.seq is not None:
+            self.keeper.pass_cuts(request, now)  # those of the last step, which no plan has seen yet
         request.move(Moment.END)
         self.keeper.settle(request, now)
 

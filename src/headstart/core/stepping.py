@@ -32,9 +32,9 @@ def compose(
 
 
 def _chunk(request: Request, budget: int, rules: Rules, exact_chunk: int) -> Prefill:
-    """The request's next prompt tokens: up to the budget, and no further than its next cut that is kept."""
+    """The request's next prompt tokens: up to the budget, and no further than where it has to pause."""
     assert request.seq is not None
-    kept = (c.position for c in request.cuts if c.reason in rules.holds)
-    end = chunk_end(request.position, next(kept, request.target), budget, exact_chunk)
+    pause = next(iter(rules.pauses(request.cuts)), request.target)
+    end = chunk_end(request.position, pause, budget, exact_chunk)
     tokens = tuple(request.tokens[request.position : end].tolist())
     return Prefill(request.id, request.seq, request.position, tokens, sample=end == request.target)

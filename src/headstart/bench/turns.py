@@ -1,0 +1,71 @@
+"""Two servers that work in turns of a fraction of a second, so that both see the same machine.
+
+A shared machine's speed wanders by a fifth within seconds: two long prompts read one after the other differ by more
+than what is to be measured. So both are read at once, and the processes of whoever has to pause are stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+
+import psutil
+
+from .local import Server
+
+TURN = 0.15  # seconds: shorter than the machine's moods, long against the millisecond that a change of turns costs
+
+Work = Callable[[], Awaitable[object]]
+
+
+async def in_turns(contestants: Iterable[tuple[Server, Work]]) -> list[float]:
+    """Do each one's work on its server; seconds that it took of the server's own turns, in order."""
+    runs = [_Run(server, work) for server, work in contestants]
+    try:
+        while waiting := [run for run in runs if not run.done]:
+            for run in waiting:
+                await run.turn(last=len(waiting) == 1)
+    finally:
+        for run in runs:
+            await run.end()
+    return [run.spent for run in runs]
+
+
+class _Run:
+    def __init__(self, server: Server, work: Work) -> None:
+        front = psutil.Process(server.pid)
+        self._processes = [front, *front.children(recursive=True)]
+        self._work = work
+        self._task: asyncio.Future[object] | None = None
+        self.spent = 0.0
+        for process in self._processes:
+            process.suspend()
+
+    @property
+    def done(self) -> bool:
+        return self._task is not None and self._task.done()
+
+    async def turn(self, *, last: bool) -> None:
+        """Let it work for a while; to its end, where it is the ``last`` one."""
+        for process in self._processes:
+            process.resume()
+        began = time.perf_counter()
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._work())
+        await asyncio.wait({self._task}, timeout=None if last else TURN)
+        self.spent += time.perf_counter() - began
+        if self._task.done():
+            self._task.result()
+            return
+        for process in self._processes:
+            process.suspend()
+
+    async def end(self) -> None:
+        """Leave nothing behind that is stopped or goes on asking."""
+        for process in self._processes:
+            if process.is_running():
+                process.resume()
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)

@@ -1,0 +1,57 @@
+"""Two servers that take turns: each is stopped while the other works, and only its own time is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from headstart.bench.turns import TURN, in_turns
+
+
+@pytest.fixture
+def sleepers() -> Iterator[list[subprocess.Popen[bytes]]]:
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    children = [subprocess.Popen(command) for _ in range(2)]
+    yield children
+    for child in children:
+        child.kill()
+        child.wait()
+
+
+def stopped(child: subprocess.Popen[bytes]) -> bool:
+    return psutil.Process(child.pid).status() == psutil.STATUS_STOPPED
+
+
+def contestant(child: subprocess.Popen[bytes], work):  # type: ignore[no-untyped-def]
+    return SimpleNamespace(pid=child.pid), work
+
+
+def test_one_works_while_the_other_is_stopped(sleepers: list[subprocess.Popen[bytes]]) -> None:
+    seen: list[tuple[bool, bool]] = []
+
+    async def watch() -> None:
+        for _ in range(30):
+            await asyncio.sleep(0.02)
+            seen.append((stopped(sleepers[0]), stopped(sleepers[1])))
+
+    began = time.perf_counter()
+    spent = asyncio.run(in_turns(contestant(child, watch) for child in sleepers))
+    assert {(True, False), (False, True)} <= set(seen)
+    assert sum(spent) == pytest.approx(time.perf_counter() - began, abs=TURN)
+    assert not any(map(stopped, sleepers))
+
+
+def test_a_failure_leaves_nobody_stopped(sleepers: list[subprocess.Popen[bytes]]) -> None:
+    async def fail() -> None:
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        asyncio.run(in_turns(contestant(child, fail) for child in sleepers))
+    assert not any(map(stopped, sleepers))
