@@ -13,8 +13,6 @@ def test_a_row_is_met_on_its_bound_and_not_beyond_it() -> None:
     assert not Row("x", "", 2.01, 2.0, "s").met
     assert Row("x", "", 2.0, 2.0, "x", ">=").met
     assert not Row("x", "", 1.99, 2.0, "x", ">=").met
-    assert Row("x", "", 7, 7, "cells", "==").met
-    assert not Row("x", "", 6, 7, "cells", "==").met
     assert Row("x", "", 7, None, "s").met is None
 
 
@@ -37,9 +35,9 @@ def test_a_burst_is_held_against_the_mean_of_both_cold_prefills() -> None:
 def test_one_cell_too_many_is_too_many() -> None:
     own = [15, 15, 15, 15]
     assert judge.cells(14_060, 14_060, 14_000, own).met
+    assert judge.cells(14_058, 14_058, 14_000, own).met  # two sessions begin their own part alike
     assert not judge.cells(14_061, 14_060, 14_000, own).met
-    assert not judge.cells(14_059, 14_060, 14_000, own).met
-    assert judge.cells(14_063, 14_063, 14_000, own).met  # three resumed a token before the head's end
+    assert not judge.cells(14_060, 14_061, 14_000, own).met  # computed twice, even if the books do not show it
     assert not judge.cells(28_000, 28_000, 14_000, own).met  # counted right, but not shared
 
 

@@ -32,6 +32,16 @@ def test_a_waiter_waits_for_the_last_token_that_it_shares() -> None:
     assert [run.started[f"s{i}"].cached_tokens for i in range(1, 4)] == [1500] * 3
 
 
+@pytest.mark.parametrize("parallel", [1, 4])
+def test_who_waited_computes_nothing_twice_though_the_leader_is_gone(parallel: int) -> None:
+    run = Run(parallel=parallel)
+    head = words(700)
+    for i in range(4):
+        run.submit(f"s{i}", [*head, i, *words(20, i)], max_tokens=1)  # the leader ends with its prompt
+    run.finish()
+    assert [run.uncached(f"s{i}") for i in range(4)] == [721, 21, 21, 21]
+
+
 def test_four_sessions_use_one_head_and_their_own_cells() -> None:
     run = Run()
     head = words(700)

@@ -65,7 +65,7 @@ def bound(row: Row) -> str:
     """The bound with its sign."""
     if row.bound is None:
         return ""
-    sign = {"<=": "≤", ">=": "≥", "==": "="}[row.rule]
+    sign = {"<=": "≤", ">=": "≥"}[row.rule]
     return f"{sign} {amount(row.bound, row.unit).lstrip('+')}"
 
 

@@ -49,7 +49,7 @@ class Admission:
 
     def wait_or_match(self, request: Request, running: Sequence[Request], now: float) -> Match | None:
         """Where the request resumes, or None while it waits for a leader."""
-        match = self._match(request, alone=not running)
+        match = self._match(request, alone=_alone(request, running))
         leader = find_leader(request, running, self.rules, match.position)
         if leader is not None and self._keeps_waiting(request, leader, running, now):
             return None
@@ -97,7 +97,7 @@ class Admission:
             if not self.keeper.evict_one(now, for_cells=False, keep=match.donor):
                 return False
             # What left may have been saved to the host, at the price of the state that was matched.
-            match = self._match(request, alone=not running)
+            match = self._match(request, alone=_alone(request, running))
         self._start(request, match, now)
         # The donor's shared cells are safe under the new sequence now, so even the donor may go.
         if match.donor is not None and not running:
@@ -206,3 +206,8 @@ class Admission:
         if match.depth > match.position:
             return f"no state is saved between tokens {match.position} and {match.depth}"
         return f"differs from the closest cached prompt at token {match.depth}"
+
+
+def _alone(request: Request, running: Sequence[Request]) -> bool:
+    """Whether it has the server to itself. Who waited for a leader came with siblings, and computes nothing twice."""
+    return not running and request.leader is None
