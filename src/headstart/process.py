@@ -95,19 +95,15 @@ class WorkerProcess:
             self._process.kill()
 
     async def stop(self) -> None:
-        """End the process, by message, then by signal, and wait for that."""
+        """End the process, by message, and by force where that does not help, and wait for it."""
         if self._process.returncode is None:
             if self._first.done():
                 self.send(Shutdown())
-            else:  # still loading: it reads no messages, and has nothing to finish
-                self._process.terminate()
-            for give_up in (self._process.terminate, self._process.kill):
-                try:
+                with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._process.wait(), STOP_SECONDS)
-                    break
-                except TimeoutError:
-                    with contextlib.suppress(ProcessLookupError):
-                        give_up()
+            # One that still loads reads no messages and has nothing to finish.
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
             await self._process.wait()
         self.close()
 

@@ -111,7 +111,9 @@ class Worker:
 
 def main() -> None:
     """Load the model, say so or why not, and work."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the front says when to stop
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # A terminal and a service manager signal the whole group; the front says when to stop.
+        signal.signal(number, signal.SIG_IGN)
     front = int(sys.argv[2])  # not the parent as of now: the front may have died since
     config = Config.model_validate_json(sys.stdin.buffer.read())
     context = zmq.Context()
