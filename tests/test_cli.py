@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -64,9 +65,19 @@ def gguf(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_version_is_the_packages() -> None:
+@pytest.mark.parametrize("word", ["version", "--version"])
+def test_versions_of_the_package_and_of_the_library(word: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert headstart("version").stdout.strip() == project["version"]
+    assert headstart(word).stdout == f"headstart {project['version']}, llama-cpp-python {version('llama-cpp-python')}\n"
+
+
+def test_the_version_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, headstart.cli as c\ntry: c.main(['--version'])\nexcept SystemExit: print(HEAVY & {*sys.modules})"
+    )
+    code = code.replace("HEAVY", "{'llama_cpp', 'numpy', 'fastapi', 'uvicorn', 'zmq'}")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[1] == "set()", done.stderr
 
 
 @pytest.mark.parametrize("help_flag", ["-h", "--help"])
@@ -107,6 +118,47 @@ def test_a_bad_variable_stops_the_start(refusal: Refusal, monkeypatch: pytest.Mo
     assert "HEADSTART_MAX_QUEUE" in refusal("serve")
 
 
+@pytest.mark.parametrize(
+    ("flag", "meant"),
+    [
+        ("--ctxsize", "--ctx-size"),
+        ("--ctx", "--ctx-size"),
+        ("--paralel", "--parallel"),
+        ("--n-gpu-layer", "--n-gpu-layers"),
+        ("--prot", "--port"),
+        ("--ngl", "-ngl"),
+        ("-ng", "-ngl"),
+        ("--no-attach", "--no-slot-attach"),
+        ("--hlep", "--help"),
+    ],
+)
+def test_a_slip_in_a_flag_is_recognised(refusal: Refusal, flag: str, meant: str) -> None:
+    assert refusal("serve", flag, "1") == f"error: no such flag: {flag}; did you mean {meant}?\n"
+
+
+@pytest.mark.parametrize(
+    "flag", ["--n-predict", "--cont-batching", "--threads-http", "--no-mmap", "--temp", "--log", "--jinja", "-x"]
+)
+def test_a_flag_that_is_near_nothing_is_just_unknown(refusal: Refusal, flag: str) -> None:
+    assert refusal("serve", flag, "1") == f"error: no such flag: {flag}\n"
+
+
+def test_a_flag_of_serve_without_serve_says_where_it_belongs(refusal: Refusal) -> None:
+    assert refusal("-m", "x.gguf") == "error: no such flag here: -m; it belongs to headstart serve\n"
+
+
+def test_a_misspelled_variable_is_a_warning_and_no_more(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headstart.serve.run", lambda _config: None)
+    monkeypatch.setenv("HEADSTART_APIKEY", "secret")
+    with pytest.raises(SystemExit) as ended:
+        main(["serve"])
+    assert ended.value.code == 0
+    warned = [line for line in capsys.readouterr().err.splitlines() if "HEADSTART_APIKEY" in line]
+    assert warned == ["warning: HEADSTART_APIKEY is no setting and has no effect; did you mean HEADSTART_API_KEY?"]
+
+
 def test_an_unknown_command_is_one_line(refusal: Refusal) -> None:
     assert "serv" in refusal("serv")
 
@@ -121,12 +173,16 @@ def test_a_port_in_use_is_one_line(refusal: Refusal, gguf: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         line = refusal("serve", "-m", gguf, "--port", port)
-    assert port in line
+    assert line.count("127.0.0.1") == 1
+    assert line.count(port) == 1
     assert "--port" in line
 
 
-def test_a_host_of_another_machine_is_one_line(refusal: Refusal, gguf: str) -> None:
-    assert "192.0.2.1" in refusal("serve", "-m", gguf, "--host", "192.0.2.1", "--port", "0")
+@pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid", "127.0.0.1:80", "x" * 100, "a..b"])
+def test_a_host_that_is_not_ours_is_one_line_with_a_hint(refusal: Refusal, gguf: str, host: str) -> None:
+    line = refusal("serve", "-m", gguf, "--host", host, "--port", "0")
+    assert host in line
+    assert "--host 127.0.0.1" in line
 
 
 def test_a_broken_model_is_one_line(gguf: str) -> None:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from headstart.config import Config, fields
 from headstart.errors import StartupError
 from headstart.machine import physical_cores
-from headstart.settings import load_config
+from headstart.settings import load_config, nearest, unknown_variables
 
 # The command line is public: a change of this list is a change for users.
 FLAGS = {
@@ -145,6 +145,91 @@ def test_a_model_named_in_a_stronger_place_replaces_the_other_kind() -> None:
 )
 def test_a_bad_flag_is_named(flags: dict[str, object], key: str) -> None:
     assert message(flags).startswith(key)
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (
+            {"ctx_size": "abc"},
+            "--ctx-size: expected a whole number from 64 to 2147483647, got 'abc'; all sessions share",
+        ),
+        ({"ctx_size": "10"}, "got '10'; all sessions share these cells: 1024 hold a short chat, agents want 16384"),
+        ({"parallel": "0"}, "--parallel: expected a whole number from 1 to 128, got '0'"),
+        ({"port": "99999"}, "--port: expected a whole number from 0 to 65535, got '99999'"),
+        ({"host": ""}, "--host: expected a host name or an IP address, got ''"),
+        ({"alias": ""}, "--alias: expected a name, got ''"),
+        ({"model": ""}, "--model: expected the path of a file, got ''"),
+        ({"model": "~nobody-of-that-name/x"}, "--model: expected the path of a file, got '~nobody"),
+        ({"config": ""}, "--config: expected the path of a file, got ''"),
+        ({"step_ms": "nan"}, "--step-ms: expected a number of milliseconds from 1 to 60000, got 'nan'"),
+        ({"cache_states": "-1"}, "--cache-states: expected a whole number of MiB from 0 to 16777216, got '-1'"),
+        ({"threads": "x"}, "--threads: expected a whole number from 1 to 1024, got 'x'; 0 chooses"),
+        ({"flash_attn": "MAYBE"}, "--flash-attn: expected one of on, off, auto, got 'MAYBE'"),
+        ({"cache_type_k": "q9"}, "--cache-type-k: expected one of f32, f16, bf16, q8_0"),
+        ({"hf_repo": "x"}, "--hf-repo: expected user/repository or user/repository:quantization, got 'x'"),
+        ({"api_key": [""]}, "--api-key: a key must not be empty"),
+    ],
+)
+def test_what_is_wrong_and_what_is_expected(flags: dict[str, object], says: str) -> None:
+    assert says in message(flags)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("port = true", "port in FILE: expected a whole number from 0 to 65535, got true"),
+        ("ctx-size = false", "ctx-size in FILE: expected a whole number"),
+        ("port = 80.5", "from 0 to 65535, got 80.5"),
+        ("[parallel]", "parallel in FILE: expected a whole number from 1 to 128, got a table"),
+        ("port = [1]", "got a list"),
+        (f"port = 0x1{'0' * 5000}", "got a far larger number"),
+        (f"port = {'1' * 5000}", "not valid TOML"),
+        (f"port = {'[' * 5000}", "not valid TOML"),
+        ("host = 5", "host in FILE: expected a host name or an IP address, got 5"),
+        ('model = "a\\u0000b"', "model in FILE: expected the path of a file"),
+        ("hf-repo = 5", "hf-repo in FILE: expected user/repository"),
+        ('strict-model = "perhaps"', "strict-model in FILE: expected true or false, got 'perhaps'"),
+        ("no-slot-attach = []", "no-slot-attach in FILE: expected true or false, got a list"),
+        ("shutdown-grace = nan", "shutdown-grace in FILE: expected a number of seconds from 0 to 3600, got nan"),
+        ("api-key = 5", "api-key in FILE: expected a string or a list of strings"),
+        ("[server]", "unknown key 'server'; settings stand at the top level, not in tables"),
+    ],
+)
+def test_a_bad_value_in_the_file(tmp_path: Path, text: str, says: str) -> None:
+    path = write(tmp_path, text)
+    assert says in message({"config": path}).replace(path, "FILE")
+
+
+def test_no_setting_answers_in_the_validators_words() -> None:
+    for name, info, flag in fields():
+        bad = "\0" if flag.off is None else "perhaps"
+        if name not in ("config", "api_key"):
+            assert message({name: bad}).startswith(f"{flag.names[-1]}: expected "), info
+
+
+def test_misspelled_variables_are_told_from_those_of_container_platforms() -> None:
+    ours = {"HEADSTART_PORT": "1", "HEADSTART_NO_AUTO_PREFIX": "1", "HEADSTART_CONFIG": "x", "PATH": "x"}
+    platforms = {
+        "HEADSTART_SERVICE_HOST": "10.0.0.1",
+        "HEADSTART_SERVICE_PORT_HTTP": "80",
+        "HEADSTART_PORT_8080_TCP_ADDR": "10.0.0.1",
+        "HEADSTART_WEB_PORT": "tcp://10.0.0.1:80",
+    }
+    assert unknown_variables(ours | platforms) == []
+    slips = {"HEADSTART_CTXSIZE": "1", "HEADSTART_CTX-SIZE": "1", "HEADSTART_SPEED": "1"}
+    dashed, slip, strange = unknown_variables(slips | ours)
+    assert dashed == "HEADSTART_CTX-SIZE is no setting and has no effect; did you mean HEADSTART_CTX_SIZE?"
+    assert slip.startswith("HEADSTART_CTXSIZE") and slip.endswith("did you mean HEADSTART_CTX_SIZE?")
+    assert strange == "HEADSTART_SPEED is no setting and has no effect; headstart serve --help lists all settings"
+
+
+def test_near_is_near() -> None:
+    known = ["--port", "--threads", "--ctx-size", "--log-level", "--log-format", "--slot-attach", "--no-slot-attach"]
+    assert nearest("--PROT", known) == "--port"
+    assert nearest("--ctx", known) == "--ctx-size"
+    assert nearest("--no-attach", known) == "--no-slot-attach"
+    assert [nearest(word, known) for word in ("--log", "--threads-http", "--n", "", "--no-port")] == [None] * 5
 
 
 def test_a_bad_variable_is_named_as_it_was_spelled() -> None:

@@ -15,7 +15,8 @@ from tests.house_map import house_map, written
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "headstart"
 FILES = sorted(SOURCE.rglob("*.py"))
-CODE = [*FILES, *sorted((ROOT / "tests").rglob("*.py"))]
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+CODE = [*FILES, *TESTS]
 
 MOST_FILE_LINES = 500  # aim for 200
 MOST_FUNCTION_LINES = 60
@@ -36,10 +37,12 @@ LAYERS: dict[str, set[str]] = {
     "core": WORDS,
     "engine": WORDS | {"config", "core.plan", "core.rules", "machine"},
     "channel": {"messages"},
-    "driver": WORDS | {"core", "engine.protocol"},
+    "failures": {"types", "errors", "messages"},
+    "driver": WORDS | {"core", "engine.protocol", "failures"},
     "worker": WORDS | {"channel", "config", "machine", "core", "engine", "driver"},
     "process": {"channel", "config", "errors", "messages"},
-    "client": WORDS | {"channel", "config", "process"},
+    "suspects": WORDS,
+    "client": WORDS | {"config", "failures", "process", "suspects"},
     "chat": WORDS,
     "api": WORDS | {"chat", "client", "config"},
     "ops": WORDS | {"config"},
@@ -173,6 +176,19 @@ def test_every_module_says_what_it_is_for(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), "a module docstring is missing"
 
 
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_test_can_fail(path: Path) -> None:
+    """Each says itself what has to hold, whatever the helpers that it calls assert besides."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
+            claims = [n for n in ast.walk(node) if isinstance(n, ast.Assert) or _is_raises(n)]
+            assert claims, f"{node.name} asserts nothing"
+
+
+def _is_raises(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and ast.unparse(node) == "pytest.raises"
+
+
 def test_the_checks_run_the_readmes_commands() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     commands = re.findall(r"^pip install -e .*$", readme, re.MULTILINE)
@@ -183,3 +199,16 @@ def test_the_checks_run_the_readmes_commands() -> None:
 
 def test_the_map_is_true() -> None:
     assert written() == house_map(), "run: python tests/house_map.py"
+
+
+def test_the_table_points_at_what_is_there() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = page.partition("## Where is ...?")[2].partition("\n## ")[0]
+    pointers = re.findall(r"`([\w/]+\.py)`: `([\w.]+)`", table)
+    assert len(pointers) >= table.count("\n| ") - 1
+    for file, name in pointers:
+        body: list[ast.stmt] = ast.parse((SOURCE / file).read_text(encoding="utf-8")).body
+        for part in name.split("."):
+            found = [node for node in body if getattr(node, "name", None) == part]
+            assert found, f"{file} has no {name}"
+            body = getattr(found[0], "body", [])

@@ -84,6 +84,16 @@ def story(max_tokens: int) -> dict[str, object]:
     return {"messages": [message], "stream": True, "max_tokens": max_tokens, "ignore_eos": True}
 
 
+def interrupted_story(served: Served, number: signal.Signals, max_tokens: int) -> list[str]:
+    """Stream a story, send the server a signal after the first piece; the lines that still come. Raises if the body
+    breaks off before its end."""
+    with httpx.stream("POST", f"{served.url}/v1/chat/completions", json=story(max_tokens), timeout=60) as reply:
+        lines = reply.iter_lines()
+        next(line for line in lines if line.startswith("data:"))
+        served.process.send_signal(number)
+        return list(lines)
+
+
 def test_from_loading_to_the_end(start: Start) -> None:
     served = start("--log-format", "pretty")
     assert set(until_up(served, {200})) <= {200, 503}
@@ -110,11 +120,7 @@ def test_from_loading_to_the_end(start: Start) -> None:
 def test_an_open_stream_may_finish_within_the_grace_period(start: Start) -> None:
     served = start("--shutdown-grace", "30")
     until_up(served, {200})
-    with httpx.stream("POST", f"{served.url}/v1/chat/completions", json=story(48), timeout=60) as reply:
-        lines = reply.iter_lines()
-        next(line for line in lines if line.startswith("data:"))
-        served.process.send_signal(signal.SIGTERM)
-        rest = list(lines)
+    rest = interrupted_story(served, signal.SIGTERM, 48)
     assert rest[-2:] == ["data: [DONE]", ""]
     assert any('"finish_reason":"length"' in line for line in rest)
     assert served.process.wait(timeout=30) == 0
@@ -125,11 +131,7 @@ def test_an_open_stream_may_finish_within_the_grace_period(start: Start) -> None
 def test_after_the_grace_period_a_stream_is_ended_not_cut(start: Start) -> None:
     served = start("--shutdown-grace", "0.3")
     until_up(served, {200})
-    with httpx.stream("POST", f"{served.url}/v1/chat/completions", json=story(1900), timeout=60) as reply:
-        lines = reply.iter_lines()
-        next(line for line in lines if line.startswith("data:"))
-        served.process.send_signal(signal.SIGINT)
-        rest = list(lines)  # raises if the body breaks off before its end
+    rest = interrupted_story(served, signal.SIGINT, 1900)
     assert '"finish_reason":"length"' not in "".join(rest)
     assert any('"error"' in line for line in rest), rest[-5:]
     assert served.process.wait(timeout=30) == 0

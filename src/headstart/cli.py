@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version as package_version
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from .errors import StartupError
-from .flags import SETTINGS_EPILOG, fill_bare, takes_settings
+from .flags import SETTINGS_EPILOG, SPELLINGS, fill_bare, flag_names, takes_settings
 
 app = typer.Typer(
     name="headstart",
@@ -20,18 +21,17 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    # llama-server takes --ctx_size for --ctx-size too.
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "token_normalize_func": lambda name: name.replace("_", "-"),
-    },
+    context_settings=SPELLINGS,
 )
 
 # Commands that read their own arguments, in modules that a server never has to import.
 _LAZY = {
     "demo": ("headstart.bench.demo", "Run a coordinator and three agents on the demo model and show what they shared."),
     "bench": ("headstart.bench.main", "Measure the promises; with --peer URL another server beside this one."),
-    "doctor": ("headstart.doctor", "Say what this machine and this model allow."),
+    "doctor": (
+        "headstart.doctor",
+        "Prove on this machine that sharing is safe for a model, with the flags that serve it.",
+    ),
 }
 
 
@@ -40,15 +40,33 @@ _LAZY = {
 def serve(flags: dict[str, Any]) -> None:
     """Serve a model until told to stop."""
     from .serve import run
-    from .settings import load_config
+    from .settings import load_config, unknown_variables
 
+    for line in unknown_variables(os.environ):
+        _print(f"warning: {line}")
     run(load_config(flags))
 
 
 @app.command("version")
 def version() -> None:
-    """Print the version."""
-    typer.echo(package_version("headstart"))
+    """Print the versions of headstart and of llama-cpp-python."""
+    # From the installed packages' papers: importing the library would load it.
+    typer.echo(", ".join(f"{name} {package_version(name)}" for name in ("headstart", "llama-cpp-python")))
+
+
+def _version_first(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_version_first, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options that need no command."""
 
 
 def _lazy(name: str, module: str, text: str) -> None:
@@ -81,13 +99,34 @@ def main(argv: Sequence[str] | None = None) -> None:
     except typer.TyperException as error:
         if not error.format_message():  # no command was given: the help has been printed
             sys.exit(error.exit_code)
-        _fail(error.format_message())
+        _fail(_unknown_flag(error, arguments) or error.format_message())
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _unknown_flag(error: typer.TyperException, arguments: Sequence[str]) -> str:
+    """The words for a flag that nobody knows, with the one that may have been meant; "" for any other error."""
+    context, flag = getattr(error, "ctx", None), getattr(error, "option_name", "")
+    if context is None or not hasattr(error, "possibilities"):
+        return ""
+    from .settings import nearest
+
+    if not flag.startswith("--"):  # the parser has taken "-ng" for "-n" and "-g"
+        flag = next((word for word in arguments if word.startswith(flag)), flag)
+    if context.parent is None and flag in flag_names():
+        return f"no such flag here: {flag}; it belongs to headstart serve"
+    own = [name for option in context.command.params for name in (*option.opts, *option.secondary_opts)]
+    near = nearest(flag, [*own, *context.help_option_names])
+    return f"no such flag: {flag}" + (f"; did you mean {near}?" if near else "")
+
+
 def _fail(message: str) -> None:
-    print("error: " + " ".join(message.split()), file=sys.stderr)  # noqa: T201
+    _print(f"error: {message}")
     sys.exit(2)
+
+
+def _print(message: str) -> None:
+    """One line on stderr, whatever is in ``message``."""
+    print(" ".join(message.split()), file=sys.stderr)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import tempfile
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Literal
@@ -13,10 +11,10 @@ from typing import Literal
 import structlog
 import zmq
 
-from .channel import encoder
 from .config import Config
-from .errors import EngineError, RequestError
+from .errors import EngineError, queue_full
 from .events import Event, Queued
+from .failures import to_error
 from .messages import (
     Abort,
     Failed,
@@ -32,10 +30,10 @@ from .messages import (
     Submit,
 )
 from .process import WorkerProcess
+from .suspects import Suspects
 from .types import RequestId
 
 Answer = Started | Progress | Sampled | Finished
-DEATHS_ALLOWED = 2  # a request that was running at this many of the worker's deaths is refused from then on
 RETRY_SECONDS = 5  # for a Retry-After header; nobody knows how long the others will generate
 log = structlog.get_logger("headstart.client")
 
@@ -50,9 +48,7 @@ class Client:
         self._worker: WorkerProcess | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._streams: dict[RequestId, asyncio.Queue[Reply | EngineError]] = {}
-        # Fingerprints of requests that the worker may die of: those that run, and those that it has just been handed.
-        self._suspects: dict[RequestId, str] = {}
-        self._deaths: Counter[str] = Counter()
+        self._suspects = Suspects()
         self._inspections: dict[int, asyncio.Future[Snapshot]] = {}
         self._subscribers: list[Callable[[Event], None]] = []
         self._generation = 0
@@ -92,7 +88,7 @@ class Client:
     def _worker_died(self, status: int) -> None:
         self.state = "down"
         log.error("the worker died", status=status, open_requests=len(self._streams))
-        self._deaths.update(set(self._suspects.values()))  # choices of one request count once
+        self._suspects.worker_died()
         for queue in self._streams.values():
             queue.put_nowait(EngineError("The worker process died while it served this request.", status=503))
         for future in self._inspections.values():
@@ -134,7 +130,7 @@ class Client:
             case Happened(events):
                 for event in events:
                     if isinstance(event, Queued):
-                        self._suspects.pop(event.id, None)
+                        self._suspects.clear(event.id)
                     for callback in self._subscribers:
                         callback(event)
             case Snapshot():
@@ -161,34 +157,23 @@ class Client:
             raise EngineError(f"The model is {'loading' if self.state == 'loading' else 'restarting'}.", status=503)
         if len(self._streams) >= self._config.parallel + self._config.max_queue:
             # The worker would say the same, but only after the step that it is in.
-            raise RequestError(
-                f"{self._config.max_queue} requests are waiting already.",
-                status=429,
-                kind="rate_limit_error",
-                code="queue_full",
-                retry_after=RETRY_SECONDS,
-            )
-        fingerprint = hashlib.blake2b(encoder.encode([work.tokens, work.sampling]), digest_size=16).hexdigest()
-        if self._deaths[fingerprint] >= DEATHS_ALLOWED:
-            raise RequestError(
-                f"This request was running each of the {DEATHS_ALLOWED} times that the worker died; it is refused.",
-                code="request_kills_worker",
-            )
+            raise queue_full(self._config.max_queue, retry_after=RETRY_SECONDS)
+        fingerprint = self._suspects.fingerprint(work)
         queue: asyncio.Queue[Reply | EngineError] = asyncio.Queue()
         self._streams[work.id] = queue
         ended = False
         try:
-            self._suspects[work.id] = fingerprint
+            self._suspects.watch(work.id, fingerprint)
             self._send(work)
             while not ended:
                 reply = await queue.get()
                 ended = isinstance(reply, EngineError | Failed | Finished)
                 if isinstance(reply, Started):
-                    self._suspects[work.id] = fingerprint
+                    self._suspects.watch(work.id, fingerprint)
                 yield _answer(reply)
         finally:
             self._streams.pop(work.id, None)
-            self._suspects.pop(work.id, None)
+            self._suspects.clear(work.id)
             if not ended:
                 await self.abort(work.id)
 
@@ -220,10 +205,6 @@ def _answer(reply: Reply | EngineError) -> Answer:
     if isinstance(reply, EngineError):
         raise reply
     if isinstance(reply, Failed):
-        if reply.status >= 500:
-            raise EngineError(reply.message, status=reply.status)
-        raise RequestError(
-            reply.message, status=reply.status, kind=reply.kind, code=reply.code, retry_after=reply.retry_after
-        )
+        raise to_error(reply)
     assert isinstance(reply, Answer)
     return reply

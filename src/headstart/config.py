@@ -27,7 +27,8 @@ _FLOAT_CACHES = ("f32", "f16", "bf16")
 class Flag:
     """How a field is spelled on the command line.
 
-    ``off`` is the flag that makes a boolean False, ``bare`` the value of a flag that stands without one.
+    ``off`` is the flag that makes a boolean False, ``bare`` the value of a flag that stands without one. ``hint`` is
+    what to know besides type and bounds, for whoever gave a bad value.
     """
 
     names: tuple[str, ...]
@@ -35,10 +36,11 @@ class Flag:
     metavar: str = ""
     off: str | None = None
     bare: str | None = None
+    hint: str = ""
 
 
-def _flag(*names: str, group: str, metavar: str = "", off: str | None = None, bare: str | None = None) -> Flag:
-    return Flag(names, group, metavar, off, bare)
+def _flag(*names: str, group: str, **more: str) -> Flag:
+    return Flag(names, group, **more)
 
 
 def _auto(value: Any) -> Any:
@@ -72,7 +74,7 @@ def _keys(value: Any) -> Any:
 
 
 def _repository(value: Any) -> Any:
-    if isinstance(value, str) and not re.fullmatch(r"[\w.-]+/[\w.-]+(:[\w.-]+)?", value):
+    if value is not None and not re.fullmatch(r"[\w.-]+/[\w.-]+(:[\w.-]+)?", str(value)):
         raise ValueError("expected user/repository or user/repository:quantization")
     return value
 
@@ -83,6 +85,8 @@ def _same_as_threads(values: dict[str, Any]) -> int:
 
 
 _SERVER, _MODEL, _COMPUTE, _SHARING = "Server", "Model", "Computation", "Sharing and scheduling"
+_CELLS = "all sessions share these cells: 1024 hold a short chat, agents want 16384 and more; 0 chooses"
+_CHOOSES = "0 chooses"
 
 
 class Config(BaseModel):
@@ -133,9 +137,9 @@ class Config(BaseModel):
         None, description="Jinja chat template to use instead of the model's own"
     )
 
-    ctx_size: Annotated[int | None, BeforeValidator(_auto), _flag("-c", "--ctx-size", group=_COMPUTE, metavar="N")] = (
-        Field(None, ge=64, le=2**31 - 1, description="Cells that all sessions share; 0: from the model and the memory")
-    )
+    ctx_size: Annotated[
+        int | None, BeforeValidator(_auto), _flag("-c", "--ctx-size", group=_COMPUTE, metavar="N", hint=_CELLS)
+    ] = Field(None, ge=64, le=2**31 - 1, description="Cells that all sessions share; 0: from the model and the memory")
     parallel: Annotated[int, _flag("-np", "--parallel", group=_COMPUTE, metavar="N")] = Field(
         4, ge=1, le=128, description="Requests that run at the same time"
     )
@@ -145,16 +149,18 @@ class Config(BaseModel):
     ubatch_size: Annotated[int, _flag("-ub", "--ubatch-size", group=_COMPUTE, metavar="N")] = Field(
         512, ge=32, le=2**20, description="Most tokens computed at once, hence in one step"
     )
-    threads: Annotated[int, BeforeValidator(_auto), _flag("-t", "--threads", group=_COMPUTE, metavar="N")] = Field(
+    threads: Annotated[
+        int, BeforeValidator(_auto), _flag("-t", "--threads", group=_COMPUTE, metavar="N", hint=_CHOOSES)
+    ] = Field(
         default_factory=physical_cores, ge=1, le=1024, description="Threads for generation; default: physical cores"
     )
     threads_batch: Annotated[
-        int, BeforeValidator(_auto), _flag("-tb", "--threads-batch", group=_COMPUTE, metavar="N")
+        int, BeforeValidator(_auto), _flag("-tb", "--threads-batch", group=_COMPUTE, metavar="N", hint=_CHOOSES)
     ] = Field(default_factory=_same_as_threads, ge=1, le=1024, description="Threads for prompts; default: as -t")
     n_gpu_layers: Annotated[
         int,
         BeforeValidator(_layers),
-        _flag("-ngl", "--gpu-layers", "--n-gpu-layers", group=_COMPUTE, metavar="N|all"),
+        _flag("-ngl", "--gpu-layers", "--n-gpu-layers", group=_COMPUTE, metavar="N|all", hint="-1 or all: every layer"),
     ] = Field(-1, ge=-1, le=10_000, description="Layers on the GPU, if there is one; -1 or all: all of them")
     flash_attn: Annotated[
         Literal["on", "off", "auto"],
@@ -186,10 +192,10 @@ class Config(BaseModel):
     max_queue: Annotated[int, _flag("--max-queue", group=_SHARING, metavar="N")] = Field(
         512, ge=0, le=1_000_000, description="Requests that may wait; one more is answered 429"
     )
-    state_slots: Annotated[int | None, BeforeValidator(_auto), _flag("--state-slots", group=_SHARING, metavar="N")] = (
-        Field(
-            None, ge=1, le=250, description="Device states beside the running ones, hybrid models; default: twice -np"
-        )
+    state_slots: Annotated[
+        int | None, BeforeValidator(_auto), _flag("--state-slots", group=_SHARING, metavar="N", hint=_CHOOSES)
+    ] = Field(
+        None, ge=1, le=250, description="Device states beside the running ones, hybrid models; default: twice -np"
     )
     cache_states: Annotated[int, _flag("--cache-states", group=_SHARING, metavar="MIB")] = Field(
         1024, ge=0, le=2**24, description="Host memory for saved recurrent states, MiB"

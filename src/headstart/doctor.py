@@ -1,40 +1,58 @@
-"""`headstart doctor -m MODEL`: prove on this machine, with this model, that shared prefixes change no answer."""
+"""`headstart doctor`: prove on this machine that sharing is safe for a model, with the flags that serve it."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
-from .config import Config
+from .config import Config, fields
 from .core.rules import RULES
-from .engine.parity import Finding, Parity
+from .engine.parity import SEQUENCES, Finding, Parity
 from .engine.protocol import Engine
 from .errors import StartupError
+from .flags import SETTINGS_EPILOG, SPELLINGS, takes_settings
 from .model_file import find_model
+from .settings import load_config
 
+# What decides which model is loaded and how it computes. Files and variables may name all the rest as well.
+FLAGS = {"config", "model", "hf_repo", "state_slots"} | {n for n, _, flag in fields() if flag.group == "Computation"}
 CONTEXT = 8192
 CAPTION = "Differences of logits. What is allowed beyond none is what any neighbour in the cache causes."
+
+Head = Annotated[
+    int, typer.Option("--head", min=600, max=CONTEXT // 2, metavar="N", help="Tokens of the shared prefix")
+]
 
 
 def main(argv: list[str]) -> int:
     """Run every check that applies to the model. Returns 0 when all held, 1 when one did not."""
-    parser = argparse.ArgumentParser(prog="headstart doctor", description=__doc__)
-    parser.add_argument("-m", "--model", help="GGUF file; default: the demo model, if installed")
-    parser.add_argument("-t", "--threads", type=int, help="default: physical cores")
-    parser.add_argument("-ngl", "--n-gpu-layers", type=int, default=-1, help="default: all")
-    parser.add_argument("-fa", "--flash-attn", choices=("on", "off", "auto"), default="auto")
-    parser.add_argument("--head", type=int, default=1500, help="tokens of the shared prefix (600 to 4000)")
-    options = parser.parse_args(argv)
-    if not 600 <= options.head <= 4000:
-        raise StartupError(f"--head {options.head}: expected 600 to 4000")
-    settings = {"model": options.model, "n_gpu_layers": options.n_gpu_layers, "flash_attn": options.flash_attn}
-    if options.threads:
-        settings["threads"] = options.threads
-    config = Config.model_validate({**settings, "ctx_size": CONTEXT})
-    return _examine(config.model_copy(update={"model": str(find_model(config))}), options.head)
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, context_settings=SPELLINGS)
+    app.command(epilog=SETTINGS_EPILOG)(takes_settings(_doctor, only=FLAGS))
+    code: int = app(argv, standalone_mode=False, prog_name="headstart doctor")
+    return code
+
+
+def _doctor(flags: dict[str, Any], *, head: Head = 1500) -> None:
+    """Prove on this machine that sharing is safe for a model, with the flags that serve it.
+
+    Each check computes the same tokens twice, from nothing and by sharing, and compares the logits.
+
+    Without --ctx-size it takes 8,192 cells.
+    """
+    raise typer.Exit(_examine(_settled(load_config(flags), head), head))
+
+
+def _settled(config: Config, head: int) -> Config:
+    """``config`` with what the checks need: a file, cells and sequences."""
+    if config.ctx_size is not None and config.ctx_size < 2 * head:
+        raise StartupError(f"--ctx-size {config.ctx_size}: the checks take {2 * head} cells with --head {head}")
+    slots = max(config.state_slots or 2 * config.parallel, SEQUENCES - 1 - config.parallel)
+    here = {"model": str(find_model(config)), "ctx_size": config.ctx_size or CONTEXT, "state_slots": slots}
+    return config.model_copy(update=here)
 
 
 def _examine(config: Config, head: int) -> int:
@@ -47,7 +65,8 @@ def _examine(config: Config, head: int) -> int:
         console.print(_memory(engine))
         if not RULES[engine.info.kind].shares:
             return 0
-        table, held = _report(Parity(engine, head=head).run(), console)
+        chunk = min(config.batch_size, config.ubatch_size)
+        table, held = _report(Parity(engine, head=head, chunk=chunk).run(), console)
         console.print(table)
     finally:
         engine.shutdown()
@@ -61,8 +80,7 @@ def _memory(engine: Engine) -> str:
     info = engine.info
     if not RULES[info.kind].shares:
         return f"memory: {info.kind}; {info.sharing_off_reason}. It is served without sharing."
-    state = f", {info.state_bytes / 2**20:.1f} MiB of state for each sequence" if info.state_bytes else ""
-    return f"memory: {info.kind}{state}"
+    return "\n".join([f"memory: {info.kind}", *info.notes])
 
 
 def _report(findings: Iterable[Finding], console: Console) -> tuple[Table, bool]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from .core import overview
 from .core.plan import Action, Attach, Drop, Hold, Save, Step
 from .core.scheduler import Scheduler
 from .engine.protocol import Engine, OutOfCells, Refused
 from .errors import RequestError
 from .events import Event, Usage
-from .messages import Failed, Finished, Reply, SlotView, Snapshot, Submit
+from .failures import to_reply
+from .messages import Failed, Finished, Reply, Snapshot, Submit
 from .types import RequestId, SeqId
 
 
@@ -27,7 +29,7 @@ class Driver:
             self.scheduler.submit(submit, now)
         except RequestError as error:
             self.engine.close(submit.id)
-            self._replies.append(failed(submit.id, error))
+            self._replies.append(to_reply(submit.id, error))
 
     def abort(self, request: RequestId, now: float) -> None:
         """Stop a request; what it has computed stays for the next one."""
@@ -93,27 +95,10 @@ class Driver:
                 self.engine.close(reply.id)
         self._replies += replies
         self._events += events
-        usage = self._measure()
+        usage = overview.usage(self.scheduler)
         if usage != self._usage:
             self._usage = usage
             self._events.append(usage)
-
-    def _measure(self) -> Usage:
-        scheduler, device = self.scheduler, self.scheduler.device
-        queued = scheduler.count_queued()
-        return Usage(
-            cells_used=device.used_cells,
-            cells_total=device.n_cells,
-            running=len(scheduler.running),
-            queued=queued,
-            waiting=len(scheduler.queue) - queued,
-            holders=len(device.holders),
-            seqs_free=device.free_seqs,
-            seqs_total=device.n_seq,
-            saved_states=len(scheduler.snapshots),
-            saved_bytes=scheduler.snapshots.bytes_used,
-            saved_budget=scheduler.snapshots.budget if scheduler.rules.state else 0,
-        )
 
     def take(self) -> tuple[list[Reply], list[Event]]:
         """Replies and events since the last call, in order."""
@@ -124,54 +109,4 @@ class Driver:
 
     def view(self, nonce: int) -> Snapshot:
         """Everything live, for /slots."""
-        scheduler, device, usage = self.scheduler, self.scheduler.device, self._measure()
-        slots = [
-            SlotView(
-                seq=-1 if r.seq is None else r.seq,
-                state=r.state,
-                id=r.id,
-                n_tokens=r.position,
-                n_prompt=r.n_prompt,
-                n_cached=r.cached,
-                n_decoded=len(r.generated),
-                own_cells=0 if r.seq is None else device.tree.own_cells(r.seq),
-                reason=r.reason,
-            )
-            for r in [*scheduler.running, *scheduler.queue]
-        ]
-        slots += [
-            SlotView(
-                seq=h.seq,
-                state="holder",
-                id=None,
-                n_tokens=h.tokens,
-                n_prompt=h.tokens,
-                n_cached=h.tokens,
-                n_decoded=0,
-                own_cells=device.tree.own_cells(h.seq),
-                hits=h.hits,
-                reason=h.why or "session",
-            )
-            for h in device.holders.values()
-        ]
-        return Snapshot(
-            nonce=nonce,
-            slots=slots,
-            cells_used=usage.cells_used,
-            cells_total=usage.cells_total,
-            running=usage.running,
-            queued=usage.queued,
-            waiting=usage.waiting,
-        )
-
-
-def failed(request: RequestId, error: RequestError) -> Failed:
-    """The reply for a request that its own content rules out."""
-    return Failed(
-        id=request,
-        message=error.message,
-        status=error.status,
-        kind=error.kind,
-        code=error.code,
-        retry_after=error.retry_after,
-    )
+        return overview.snapshot(self.scheduler, nonce)

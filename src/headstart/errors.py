@@ -43,6 +43,17 @@ def context_length_exceeded(prompt_tokens: int, limit: int) -> RequestError:
     )
 
 
+def queue_full(waiting: int, *, retry_after: int) -> RequestError:
+    """Nobody else may queue for now; ``retry_after`` in seconds."""
+    return RequestError(
+        f"{waiting} requests are waiting already.",
+        status=429,
+        kind="rate_limit_error",
+        code="queue_full",
+        retry_after=retry_after,
+    )
+
+
 class EngineError(HeadstartError):
     """Our side failed. ``status`` is the HTTP status the client sees: 503 where a retry may succeed, else 500."""
 

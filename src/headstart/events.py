@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from .types import CutReason, FinishReason, RequestId, SeqId, Source
@@ -27,10 +29,23 @@ class Attached(msgspec.Struct, frozen=True, tag=True):
     tokens: int
 
 
+class Miss(StrEnum):
+    """Why no more of a prompt was reused, in a word that can be counted."""
+
+    SHARING_OFF = "sharing_off"
+    BYPASS = "bypass"  # the request asked for no reuse
+    NO_MATCH = "no_match"  # nothing in the cache begins like it
+    EXACT = "exact"  # computed again so that the answer is the same to the bit
+    NO_STATE = "no_state"  # more agrees, but the model can resume only where a state was kept
+    DIFFERS = "differs"
+
+
 class Missed(msgspec.Struct, frozen=True, tag=True):
-    """``id`` computes its prompt from ``position`` on because of ``reason``; ``tokens`` have to be computed."""
+    """Something in the cache agrees with the prompt up to ``position``; ``tokens`` have to be computed because of
+    ``code``, which ``reason`` says in a sentence."""
 
     id: RequestId
+    code: Miss
     reason: str
     position: int
     tokens: int
@@ -46,7 +61,7 @@ class Evicted(msgspec.Struct, frozen=True, tag=True):
     seq: SeqId
     tokens: int
     cells: int  # cells that became free
-    why: str
+    why: str  # one of the keeper's few words
 
 
 class Preempted(msgspec.Struct, frozen=True, tag=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
@@ -14,18 +14,21 @@ from rich.markup import escape
 from .config import ENV_PREFIX, Flag, fields
 
 
-def takes_settings(command: Callable[[dict[str, Any]], None]) -> Callable[..., None]:
-    """Give ``command`` one option per setting; it is called with the values by field name, None where not given.
+def takes_settings(command: Callable[..., None], only: Container[str] | None = None) -> Callable[..., None]:
+    """Give ``command`` one option per setting, or per setting named in ``only``, before the options of its own. Its
+    first argument is the values by field name, None where not given.
 
     Values arrive as text: only `settings.load_config` decides what is valid, whatever place a value comes from.
     """
+    settings = {name: _parameter(name, info, flag) for name, info, flag in fields() if only is None or name in only}
+    parameters = [*settings.values(), *list(inspect.signature(command, eval_str=True).parameters.values())[1:]]
 
     def run(**values: Any) -> None:
+        given = {name: values.pop(name) for name in settings}
         # An option that may be repeated is an empty list where it was not given.
-        command({name: None if value == [] else value for name, value in values.items()})
+        command({name: None if value == [] else value for name, value in given.items()}, **values)
 
     run.__doc__ = command.__doc__
-    parameters = [_parameter(name, info, flag) for name, info, flag in fields()]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
@@ -42,6 +45,11 @@ def fill_bare(argv: Sequence[str]) -> list[str]:
         if value is not None and following.startswith("-"):
             filled.append(value)
     return filled
+
+
+def flag_names() -> set[str]:
+    """Every spelling of every setting on the command line."""
+    return {name for _, _, flag in fields() for name in (*flag.names, flag.off) if name is not None}
 
 
 def _parameter(name: str, info: FieldInfo, flag: Flag) -> inspect.Parameter:
@@ -79,3 +87,8 @@ def _metavar(info: FieldInfo, flag: Flag) -> str:
 SETTINGS_EPILOG = (
     f"Each option is also a variable ({ENV_PREFIX}CTX_SIZE) and a key of the file that --config names (ctx-size)."
 )
+# For every command with settings. llama-server takes --ctx_size for --ctx-size too.
+SPELLINGS: dict[str, Any] = {
+    "help_option_names": ["-h", "--help"],
+    "token_normalize_func": lambda name: name.replace("_", "-"),
+}

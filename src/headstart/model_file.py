@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import re
 from pathlib import Path
 
@@ -56,9 +57,9 @@ def _check(path: Path) -> None:
 def _fetch(hf_repo: str) -> Path:
     """The local path of the repository's file, downloaded unless the cache has it."""
     from huggingface_hub import HfApi, hf_hub_download
-    from huggingface_hub.utils import logging
+    from huggingface_hub.utils.logging import set_verbosity
 
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # its warnings repeat what the error below says
+    set_verbosity(logging.ERROR)  # its warnings repeat what the error below says
     repository, _, quantization = hf_repo.partition(":")
     try:
         # One plain request; the call that lists files retries for half a minute without a network.

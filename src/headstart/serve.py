@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 
 from .config import Config
 from .errors import StartupError
 from .model_file import find_model
+
+_HOSTS = "--host 127.0.0.1 serves this machine alone, --host 0.0.0.0 every network that it is on"
+_REASONS = {
+    errno.EADDRINUSE: "something else does; choose another with --port",
+    errno.EACCES: "not permitted; choose one from 1024 on with --port",
+    errno.EADDRNOTAVAIL: f"this machine has no such address; {_HOSTS}",
+}
 
 
 def run(config: Config) -> None:
@@ -26,11 +35,15 @@ def listen(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes a free one. Raises `StartupError`."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, *_, address = found[0]
+    except (OSError, UnicodeError):  # UnicodeError: longer than a name can be
+        raise StartupError(f"{host!r} is no address and no known host name; {_HOSTS}") from None
+    family, *_, address = found[0]
+    try:
         return socket.create_server(address, family=family, backlog=2048)
     except OSError as error:
-        hint = "; choose another with --port" if not isinstance(error, socket.gaierror) else "; see --host"
-        raise StartupError(f"cannot listen on {host} port {port}: {error.strerror or error}{hint}") from None
+        code = error.errno or 0
+        reason = _REASONS.get(code) or os.strerror(code)  # the error's own text repeats the address
+        raise StartupError(f"cannot listen on {host} port {port}: {reason}") from None
 
 
 def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:

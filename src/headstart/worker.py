@@ -115,7 +115,10 @@ def main() -> None:
         # A terminal and a service manager signal the whole group; the front says when to stop.
         signal.signal(number, signal.SIG_IGN)
     front = int(sys.argv[2])  # not the parent as of now: the front may have died since
-    config = Config.model_validate_json(sys.stdin.buffer.read())
+    settings = sys.stdin.buffer.read()
+    if not settings:
+        return  # the front died before it could say what to do
+    config = Config.model_validate_json(settings)
     context = zmq.Context()
     socket = context.socket(zmq.PAIR)
     socket.set_hwm(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,8 +17,19 @@ from headstart.bench.stage import QUICK, Sizes
 from headstart.types import MemoryKind
 
 
-def test_rows_have_names_of_their_own() -> None:
+def test_rows_have_names_of_their_own_and_the_help_explains_each() -> None:
     assert len(set(row_ids())) == len(row_ids())
+    assert list(main.ROWS) == row_ids()
+
+
+def test_the_help_needs_no_gguf_and_fits_a_terminal() -> None:
+    code = "import sys; sys.modules['gguf'] = None; from headstart.bench.main import main; main(['--help'])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=os.environ | {"COLUMNS": "80"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+    assert "burst-unmarked" in done.stdout
 
 
 def test_attention_models_are_spared_what_is_about_states() -> None:

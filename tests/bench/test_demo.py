@@ -10,11 +10,12 @@ import pytest
 from rich.console import Console
 
 from headstart.bench import demo
-from headstart.bench.demo_report import Board, Seen, ratio, table
+from headstart.bench.demo_report import WHERE, Board, Seen, closing, legend, ratio, seconds, table
 from headstart.bench.demo_work import INSTRUCTIONS, TASKS, TOOLS
 from headstart.engine.vocab import Vocabulary
 from headstart.errors import StartupError
 from headstart.model_file import demo_model
+from headstart.types import Source
 
 
 def seen(name: str, first: float, cached: int, source: str) -> Seen:
@@ -29,9 +30,64 @@ def test_the_table_sets_both_runs_side_by_side() -> None:
     lines = out.getvalue().splitlines()
     (lead,) = [line.split() for line in lines if "coordinator" in line]
     (sibling,) = [line.split() for line in lines if "sibling 1" in line]
-    assert lead == ["coordinator", "9.00", "s", "0/2,979", "computed", "8.90", "s", "0", "–"]
-    assert sibling == "sibling 1 0.20 s 2,951/2,979 live session 24.00 s 0 120 x".split()
-    assert any("10.0 s" in line and "60.0 s" in line and "6.0 x" in line for line in lines)
+    assert lead == ["coordinator", "9.00", "s", "8.90", "s", "–", "0/2,979", "none"]
+    assert sibling == "sibling 1 0.20 s 24.00 s 120 x 2,951/2,979 attach".split()
+    assert any("10.00 s" in line and "60.00 s" in line and "6.0 x" in line for line in lines)
+
+
+@pytest.mark.parametrize("width", [60, 72, 80, 120])
+def test_the_table_is_whole_at_every_width(width: int) -> None:
+    words = [*WHERE][1:]  # what siblings may have, the longest included
+    on = [
+        seen("coordinator", 99.99, 0, "none"),
+        *(seen(f"sibling {i}", 0.2, 2_951, word) for i, word in enumerate(words)),
+    ]
+    off = [seen("coordinator", 99.99, 0, "none"), *(seen(f"sibling {i}", 1234.5, 0, "none") for i in range(4))]
+    out = io.StringIO()
+    Console(file=out, width=width).print(table(on, off, 99.99, 4321.0))
+    lines = [line.rstrip() for line in out.getvalue().splitlines()]
+    assert lines[1].split() == ["sharing", "sharing", "prefix"]
+    assert lines[2].split() == ["session", "on", "off", "faster", "cached", "from"]
+    for i, word in enumerate(words):
+        assert f"sibling {i}     0.20 s   1234 s  6172 x  2,951/2,979  {word}" in lines
+    assert "…" not in out.getvalue()
+    assert max(map(len, lines)) == 60
+
+
+def test_the_words_for_a_source_are_the_apis() -> None:
+    assert set(WHERE) == {source.value for source in Source}
+    assert legend([seen("a", 1, 0, "none"), seen("b", 1, 2_951, "attach")]) == (
+        "prefix from: attach = a running session; none = nowhere, it was computed"
+    )
+
+
+def test_the_last_sentence_says_what_was_seen() -> None:
+    off = [seen(name, 10.0, 0, "none") for name in "abcd"]
+    on = [off[0], *(seen(name, 0.5, 2_951, "attach") for name in "bcd")]
+    sooner = "Three siblings had their first token 20 x sooner; the head was computed once instead of four times."
+    assert closing(on, off) == sooner
+    assert closing(on[:2], off[:2]).startswith(
+        "One sibling had its first token 20 x sooner; the head was computed once"
+    )
+    late = [off[0], *(seen(name, 11.0, 2_951, "wait") for name in "bcd")]
+    assert "no sooner, though the head was computed once" in closing(late, off)
+    assert closing(off, off).startswith("No session used another one's prefix: the head was computed four times")
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_progress_on_a_terminal_is_a_line_for_each_session(width: int) -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=True, color_system=None)
+    board = Board(console)
+    with board.watch([Seen("coordinator", first=123.4, text="a long answer " * 5), Seen("sibling 1")]):
+        pass
+    lines = [line for line in out.getvalue().splitlines() if "coordinator" in line or "sibling" in line][-2:]
+    assert "  coordinator  writing               123.40 s  a long" in lines[0]
+    assert lines[1].split()[2:6] == ["waiting", "for", "its", "turn"]
+
+
+def test_long_times_take_no_more_room() -> None:
+    assert (seconds(99.99), seconds(99.996), seconds(None)) == ("99.99 s", "100 s", "–")
 
 
 def test_a_session_without_a_token_is_a_dash() -> None:
@@ -55,7 +111,7 @@ def test_progress_is_lines_where_nobody_can_redraw() -> None:
         one.finish(11.0)
         board.tell(one, "done")
     lines = [line.split(maxsplit=2)[2] for line in out.getvalue().splitlines()]
-    assert lines == ["sent", "first token after 0.50 s", "done after 1.00 s, 0 of 0 prompt tokens cached"]
+    assert lines == ["sent", "first token after 0.50 s", "done after 1.00 s, 0 of 0 cached"]
     assert one.text == "ab"
 
 

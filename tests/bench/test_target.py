@@ -66,7 +66,7 @@ def test_only_text_counts_as_text() -> None:
 
 def test_reasoning_and_tool_calls_are_first_tokens_too() -> None:
     for delta in ({"reasoning_content": "x"}, {"tool_calls": [{"index": 0}]}):
-        answer = ask(lambda _: stream(event(choices=[{"delta": delta}])))  # noqa: B023
+        answer = ask(lambda _, delta=delta: stream(event(choices=[{"delta": delta}])))
         assert len(answer.times) == 1
 
 

@@ -29,7 +29,7 @@ def stopped(child: subprocess.Popen[bytes]) -> bool:
     return psutil.Process(child.pid).status() == psutil.STATUS_STOPPED
 
 
-def contestant(child: subprocess.Popen[bytes], work):  # type: ignore[no-untyped-def]
+def contestant(child: subprocess.Popen[bytes], work):
     return SimpleNamespace(pid=child.pid), work
 
 

@@ -19,15 +19,17 @@ Tools:{% for tool in tools %}
 {% endif %}
 {{- message.content }}
 {%- for call in message.tool_calls or [] %}
-{{ '<tool_call>' }}{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments if call.function.arguments is string else call.function.arguments | tojson }}}</tool_call>
+{{ '<tool_call>' }}{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments
+   if call.function.arguments is string else call.function.arguments | tojson }}}</tool_call>
 {%- endfor %}
 {{- '<|im_end|>\n' }}
 {%- endfor %}
-{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% if enable_thinking is defined and not enable_thinking %}<think>
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% if enable_thinking is defined
+   and not enable_thinking %}<think>
 
 </think>
 
-{% endif %}{% endif %}"""  # noqa: E501
+{% endif %}{% endif %}"""
 
 # SmolLM2's manner: no tools, a system message of its own where none is given.
 PLAIN = """{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system

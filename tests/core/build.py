@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headstart.core.admission import Limits
 from headstart.core.device import Device
 from headstart.core.pace import Pace
@@ -32,3 +34,11 @@ def make_driver(
     limits = Limits(n_ctx=n_ctx, parallel=parallel, max_queue=max_queue, reserve=max(16, n_ctx // (4 * parallel)))
     snapshots = Snapshots(saved_states * engine.info.state_bytes, engine.info.state_bytes)
     return engine, Driver(engine, Scheduler(limits, rules, device, snapshots, Pace(n_batch, 20.0)))
+
+
+def take_turns(driver: Driver, turn: Callable[[], bool]) -> None:
+    """Call ``turn`` until nothing is left to do; fail when that never comes."""
+    for _ in range(20_000):
+        if not turn() and not driver.scheduler.roster.queue:
+            return
+    raise AssertionError("it never ends")

@@ -8,7 +8,7 @@ from headstart.driver import Driver
 from headstart.engine.fake import FakeEngine
 from headstart.messages import Failed, Finished, Progress, Sampled, Started, Submit
 from headstart.types import Cut, CutReason, MemoryKind
-from tests.core.build import make_driver
+from tests.core.build import make_driver, take_turns
 
 
 def words(n: int, seed: int = 0) -> list[int]:
@@ -55,10 +55,7 @@ class Run:
         return busy
 
     def finish(self) -> None:
-        for _ in range(10_000):
-            if not self.turn() and not self.driver.scheduler.queue:
-                return
-        raise AssertionError("it never ends")
+        take_turns(self.driver, self.turn)
 
     def uncached(self, name: str) -> int:
         end = self.ended[name]

@@ -72,13 +72,13 @@ def test_a_wait_ends_when_the_leader_gets_nowhere() -> None:
     run.submit("leader", [*head, 1])
     run.submit("waiter", [*head, 2])
     run.turn()
-    leader = run.driver.scheduler.running[0]
+    leader = run.driver.scheduler.roster.running[0]
     stuck = leader.target
     for _ in range(3):  # as if the leader were starved: time passes, its position does not change
         run.driver.scheduler._admit(run.engine.now)
         run.engine.now += 31.0
     assert leader.target == stuck
-    assert [r.id for r in run.driver.scheduler.running] == ["leader", "waiter"]
+    assert [r.id for r in run.driver.scheduler.roster.running] == ["leader", "waiter"]
     run.finish()
     assert run.said["waiter"]
 
@@ -136,7 +136,7 @@ def test_short_prompts_pass_long_ones_but_not_for_ever() -> None:
         run.submit(f"s{i}", words(60, i + 2), max_tokens=1)
     while "long" not in run.said:
         run.turn()
-    assert len(run.driver.scheduler.queue) > 80
+    assert len(run.driver.scheduler.roster.queue) > 80
 
 
 def test_full_queue_and_full_context_are_refused() -> None:

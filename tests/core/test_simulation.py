@@ -13,7 +13,7 @@ from headstart.driver import Driver
 from headstart.engine.fake import END, FakeEngine, answer
 from headstart.messages import Failed, Finished, Sampled, Started, Submit
 from headstart.types import Cut, CutReason, FinishReason, MemoryKind
-from tests.core.build import make_driver
+from tests.core.build import make_driver, take_turns
 
 KINDS = [MemoryKind.ATTENTION, MemoryKind.HYBRID, MemoryKind.RECURRENT, MemoryKind.SLIDING]
 
@@ -93,26 +93,25 @@ class World:
                 assert reply.id not in self.ended, "ended twice"
                 self.ended[reply.id] = reply
 
-    def prove(self) -> None:
-        """Everybody was answered, with what the model says after exactly their prompt."""
-        assert self.ended.keys() == self.submits.keys()
-        for i, submit in self.submits.items():
-            end = self.ended[i]
-            limit = self.engine.n_ctx - len(submit.tokens)
-            n = min(limit, submit.max_tokens if submit.max_tokens is not None else limit)
-            if isinstance(end, Failed):
-                assert end.status == 429
-                continue
-            truth = expected(submit.tokens, n, self.engine.end_every)
-            if end.reason is FinishReason.ABORT:
-                assert i in self.aborted
-                assert self.said[i] == truth[: len(self.said[i])]
-                continue
-            assert self.said[i] == truth
-            t = end.timings
-            assert t.cache_n + t.prompt_n == len(submit.tokens)
-            assert t.cache_n == self.started[i].cached_tokens < len(submit.tokens)
-            assert end.reason is (FinishReason.LENGTH if len(truth) == n else FinishReason.STOP)
+    def assert_answered(self, submit: Submit) -> None:
+        """Asserts that the request got what the model says after exactly its prompt, and true figures with it."""
+        end, said = self.ended[submit.id], self.said[submit.id]
+        limit = self.engine.n_ctx - len(submit.tokens)
+        n = min(limit, submit.max_tokens if submit.max_tokens is not None else limit)
+        if isinstance(end, Failed):
+            assert end.status == 429
+            assert said == []
+            return
+        truth = expected(submit.tokens, n, self.engine.end_every)
+        if end.reason is FinishReason.ABORT:
+            assert submit.id in self.aborted
+            assert said == truth[: len(said)]
+            return
+        assert said == truth
+        t = end.timings
+        assert t.cache_n + t.prompt_n == len(submit.tokens)
+        assert t.cache_n == self.started[submit.id].cached_tokens < len(submit.tokens)
+        assert end.reason is (FinishReason.LENGTH if len(truth) == n else FinishReason.STOP)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -131,10 +130,11 @@ def test_random_sessions_get_the_right_answers(kind: MemoryKind, seed: int, n_ct
         engine.refuse = {Attach, Hold, Save} if rng.random() < 0.03 else set()
         world.turn()
     engine.refuse = set()
-    for _ in range(20_000):
-        if not world.turn() and not driver.scheduler.queue:
-            break
-    world.prove()
+    take_turns(driver, world.turn)
+    assert world.ended.keys() == world.submits.keys()
+    for submit in world.submits.values():
+        world.assert_answered(submit)
+    assert not driver.scheduler.device.running
 
 
 def test_nothing_that_a_live_holder_had_is_computed_again() -> None:

@@ -79,11 +79,19 @@ def test_the_smallest_batches_load(tiny_model, arch):
     # In a process of its own: where the library has less room than sequences it aborts.
     code = """
 import sys
-from headstart.engine.model import load
+from headstart.core.plan import Prefill, Step
+from headstart.engine.llama import LlamaEngine
 from headstart.engine.settings import EngineSettings
-load(EngineSettings(model=sys.argv[1], n_ctx=1024, n_batch=32, n_ubatch=32, n_threads=1, n_threads_batch=1)).free()
+from headstart.messages import Sampling
+e = LlamaEngine(EngineSettings(model=sys.argv[1], n_ctx=1024, n_batch=32, n_ubatch=32, n_threads=1, n_threads_batch=1))
+e.open("a", Sampling(), [])
+step = Step(prefills=(Prefill("a", 0, 0, tuple(range(20, 52)), sample=True),))
+print([pick.request for pick in e.run(step).picks])
+e.shutdown()
 """
-    subprocess.run([sys.executable, "-c", code, tiny_model(arch)], check=True, capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code, tiny_model(arch)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr[-500:]
+    assert done.stdout == "['a']\n"
 
 
 def test_context_size_follows_the_model(tiny_model):

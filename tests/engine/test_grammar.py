@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import wait
 
+import llama_cpp.llama_cpp as C
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headstart.core.plan import Decode, Prefill, Step
 from headstart.engine.grammar import check_gbnf, json_gbnf, schema_to_gbnf
+from headstart.engine.sampler import Candidates, start_grammar
 from headstart.engine.vocab import Vocabulary, tokenizing_pool
 from headstart.errors import RequestError
 from headstart.messages import Sampling
@@ -19,6 +22,19 @@ from tests.engine.drive import engine, generate, tokens
 @pytest.fixture(scope="module")
 def vocab(demo_model):
     return Vocabulary(str(demo_model))
+
+
+def takes(vocab: Vocabulary, gbnf: str, text: str) -> bool:
+    """Whether the grammar allows exactly ``text`` as a whole answer."""
+    grammar, candidates = start_grammar(vocab.handle, gbnf), Candidates(vocab.n_vocab)
+    try:
+        for token in [*vocab.encode(text, special=False), vocab.eos]:
+            if not candidates.allowed(grammar, token):
+                return False
+            C.llama_sampler_accept(grammar, token)
+        return True
+    finally:
+        C.llama_sampler_free(grammar)
 
 
 TREE = {
@@ -35,19 +51,26 @@ TREE = {
         }
     },
 }
+NAMES = {"type": "object", "properties": {"root": {}, 'q"\\é': {"type": "null"}}, "required": ["root", "absent"]}
+BOTH = [{"properties": {"a": {"type": "string"}}}, {"properties": {"b": {"type": "integer"}}}]
+# A schema, an answer that follows it, and one that does not; what a grammar cannot say is loosened (patterns, formats).
 GOOD = [
-    {},
-    TREE,
-    {"type": "object", "properties": {"root": {}, 'q"\\é': {"type": "null"}}, "required": ["root", "absent"]},
-    {"anyOf": [{"type": "string", "format": "email"}, {"type": ["integer", "null"], "exclusiveMinimum": 0}]},
-    {"const": 'a"b\\c\n'},
-    {"enum": ["x", 1, None, True, {"a": [1]}]},
-    {"type": "string", "pattern": "^(?=x)\\d{5,2}$"},
-    {"type": "object", "propertyNames": {"pattern": "^a"}, "additionalProperties": {"type": "integer"}},
-    {"type": "array", "prefixItems": [{"type": "string"}, True]},
-    {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 3},
-    {"type": "string", "minLength": 3, "maxLength": 900},
-    {"allOf": [{"properties": {"a": {"type": "string"}}}, {"properties": {"b": {"type": "integer"}}}]},
+    ({}, {"a": [1, "x", None]}, "{]"),
+    (TREE, {"name": "a", "children": [{"name": "b"}]}, '{"children": []}'),
+    (NAMES, {"root": [1], "absent": 2, 'q"\\é': None}, '{"root": [1]}'),
+    ({"anyOf": [{"type": "string", "format": "email"}, {"type": ["integer", "null"], "exclusiveMinimum": 0}]}, 7, "{}"),
+    ({"const": 'a"b\\c\n'}, 'a"b\\c\n', '"a"'),
+    ({"enum": ["x", 1, None, True, {"a": [1]}]}, {"a": [1]}, "2"),
+    ({"type": "string", "pattern": "^(?=x)\\d{5,2}$"}, "anything", "5"),
+    (
+        {"type": "object", "propertyNames": {"pattern": "^a"}, "additionalProperties": {"type": "integer"}},
+        {"a": 1, "ab": 2},
+        '{"a": "x"}',
+    ),
+    ({"type": "array", "prefixItems": [{"type": "string"}, True]}, ["x", 3], "[3, 3]"),
+    ({"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 3}, [1, 2], "[1]"),
+    ({"type": "string", "minLength": 3, "maxLength": 900}, "abc", '"ab"'),
+    ({"allOf": BOTH}, {"a": "x", "b": 1}, '{"a": 1}'),
 ]
 BAD = [
     ({"$ref": "#"}, "#"),
@@ -59,9 +82,12 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("schema", GOOD, ids=lambda s: json.dumps(s)[:40])
-def test_schemas_become_grammars(vocab, schema):
-    check_gbnf(vocab, schema_to_gbnf(schema))
+@pytest.mark.parametrize(("schema", "follows", "breaks"), GOOD, ids=lambda s: json.dumps(s)[:40])
+def test_schemas_become_grammars(vocab, schema, follows, breaks):
+    gbnf = schema_to_gbnf(schema)
+    check_gbnf(vocab, gbnf)
+    assert takes(vocab, gbnf, json.dumps(follows, ensure_ascii=False))
+    assert not takes(vocab, gbnf, breaks)
 
 
 @pytest.mark.parametrize(("schema", "path"), BAD, ids=lambda s: json.dumps(s)[:40])
@@ -137,22 +163,27 @@ def test_grammars_that_go_on_in_too_many_ways_are_refused(vocab, gbnf):
 
 
 @pytest.mark.parametrize(
-    "gbnf",
-    ['root ::= ((("a"*)*)*)*', 'root ::= "a" root | "b"', 'root ::= ws "a" ws # (\nws ::= | " " | "\\n" [ \\t]{0,20}',
-     'root ::= [^\\]\\\\"a-z-] "\\"" [\\x00-\\x1F]{2,} (\n "x"\n | [0-9]+\n)', 'root ::= "a"{1,900}',
-     "root ::= " + " | ".join(f'"{i}"' for i in range(1_000))],
+    ("gbnf", "follows", "breaks"),
+    [('root ::= ((("a"*)*)*)*', "aaa", "b"),
+     ('root ::= "a" root | "b"', "aab", "aa"),
+     ('root ::= ws "a" ws # (\nws ::= | " " | "\\n" [ \\t]{0,20}', " a\n\t ", "a  "),
+     ('root ::= [^\\]\\\\"a-z-] "\\"" [\\x00-\\x1F]{2,} (\n "x"\n | [0-9]+\n)', 'A"\x01\x0242', 'a"\x01\x02x'),
+     ('root ::= "a"{1,900}', "a" * 900, ""),
+     ("root ::= " + " | ".join(f'"{i}"' for i in range(1_000)), "999", "1000")],
 )  # fmt: skip
-def test_grammars_within_bounds_are_taken(vocab, gbnf):
+def test_grammars_within_bounds_are_taken(vocab, gbnf, follows, breaks):
     check_gbnf(vocab, gbnf)
+    assert takes(vocab, gbnf, follows)
+    assert not takes(vocab, gbnf, breaks)
 
 
 @pytest.mark.timeout(20)
 def test_checks_at_the_same_time_do_not_wait_for_each_other(vocab):
     # The front calls it on the very threads that it would hand its work to.
     pool = tokenizing_pool()
-    waiting = [pool.submit(check_gbnf, vocab, 'root ::= "a"') for _ in range(6)]
-    for each in waiting:
-        each.result()
+    checks = [pool.submit(check_gbnf, vocab, gbnf) for gbnf in ['root ::= "a"', "root ::= foo"] * 3]
+    assert not wait(checks, timeout=10).not_done
+    assert [isinstance(check.exception(), RequestError) for check in checks] == [False, True] * 3
 
 
 @pytest.mark.timeout(60)

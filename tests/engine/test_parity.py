@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headstart.bench.generate import ARCHITECTURES
-from headstart.core.plan import Attach, Decode, Drop, Forget, Hold, Prefill, Save, Step, Truncate
+from headstart.core.plan import Attach, Decode, Drop, Forget, Hold, Prefill, Save, Step
 from headstart.engine.protocol import Refused
 from tests.engine.drive import GREEDY, cold, engine, prefill, tokens
 
@@ -53,7 +53,6 @@ def test_attach_below_a_running_donor_equals_cold(tiny_model, arch, cut):
     e.open("sibling", GREEDY, prompt)
     prefill(e, "sibling", 1, prompt[cut:], cut)
     assert np.array_equal(e.logits("sibling"), expected)
-    e.perform(Truncate(1, 100 if cut == 1 else 380))
     e.shutdown()
 
 
@@ -72,8 +71,6 @@ def test_saved_state_under_borrowed_cells_equals_cold(tiny_model, arch):
     e.perform(Forget(7))
     with pytest.raises(Refused):
         e.perform(Attach("late", 0, 2, 256, 7))
-    with pytest.raises(Refused, match="cannot cut"):
-        e.perform(Truncate(1, 300))
     with pytest.raises(Refused, match="stands at"):
         e.perform(Attach("off", 0, 3, 100))
     e.shutdown()

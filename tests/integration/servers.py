@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -69,6 +70,12 @@ class Server:
             lines = reply.iter_lines()
             next(line for line in lines if line.startswith("data:"))
             yield lines
+
+    def metric(self, name: str) -> float:
+        """The value of a metric without labels."""
+        found = re.search(rf"^{name} (\S+)$", self.get("/metrics").text, re.MULTILINE)
+        assert found is not None, name
+        return float(found[1])
 
     def slots(self) -> list[Json]:
         found: list[Json] = self.get("/slots").raise_for_status().json()

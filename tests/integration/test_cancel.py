@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from itertools import takewhile
 
 import pytest
 
 from tests.integration.servers import Server, until
-from tests.integration.test_sharing import cached, own, words
+from tests.integration.test_sharing import NOISE, cached, own, words
 
 STEP = 64  # tokens; the server's steps are that small here, so that there is time to leave between two
 
@@ -41,6 +42,12 @@ def states(server: Server) -> list[str]:
     return sorted(slot["state"] for slot in server.live())
 
 
+def told(answer) -> list[tuple[str, float]]:
+    """Tokens and their logprobs, of a whole answer or a piece of one."""
+    found = [choice["logprobs"] for choice in answer["choices"] if choice["logprobs"]]
+    return [pair for each in found for pair in zip(each["tokens"], each["token_logprobs"], strict=True)]
+
+
 STREAMING = pytest.mark.parametrize("stream", [True, False], ids=["streaming", "whole"])
 
 
@@ -70,12 +77,14 @@ def test_leaving_while_prefilling_keeps_what_was_computed(server, stream):
 def test_leaving_while_queued(server, stream):
     running = [Client(server, prompt=words(("runs", stream, i), 50), stream=True, max_tokens=4000) for i in range(2)]
     until(lambda: states(server) == ["decode", "decode"])
-    queued = Client(server, prompt="queued", stream=stream)
+    prompt = words(("queued", stream), 300)
+    queued = Client(server, prompt=prompt, stream=stream)
     until(lambda: "queued" in states(server))
     queued.leave()
     until(lambda: states(server) == ["decode", "decode"], 3)
     for client in running:
         client.leave()
+    assert cached(server.complete(prompt=prompt)) == 0, "it was computed, though nobody waited for it"
 
 
 def test_a_leader_that_leaves_leaves_its_work_to_those_who_wait(server):
@@ -94,26 +103,31 @@ def test_a_leader_that_leaves_leaves_its_work_to_those_who_wait(server):
 
 
 def test_others_are_not_disturbed(server):
-    prompt = words("undisturbed", 400)
-    alone = server.complete(prompt=prompt, max_tokens=100, cache_prompt=False)["choices"][0]["text"]
-    with server.stream(prompt=prompt, max_tokens=100, cache_prompt=False) as lines:
+    body = {"prompt": words("undisturbed", 400), "max_tokens": 100, "cache_prompt": False, "logprobs": 1}
+    alone = told(server.complete(**body))
+    with server.stream(**body) as lines:
         for i in range(4):
             client = Client(server, prompt=words(("noise", i), 700), stream=True)
             until(lambda: len(server.live()) != 1, 3)
             client.leave()
         chunks = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
-    text = "".join(choice["text"] for chunk in chunks for choice in chunk["choices"])
     assert chunks[-1]["timings"]["predicted_n"] == 100
-    # Neighbours change rounding, so a late token may differ; the first ones do not.
-    assert len(text) > 60
-    assert text[5:40] in alone
+    beside = [pair for chunk in chunks for pair in told(chunk)]
+    assert len(beside) > 60
+    alone = alone[-len(beside) :]  # `stream` has read the first piece
+    # Neighbours change rounding, which decides between two tokens that are as good as tied; up to there all is alike.
+    equal = len(list(takewhile(lambda both: both[0][0] == both[1][0], zip(beside, alone, strict=True))))
+    expected = [logprob for _, logprob in alone[: equal + 1]]
+    assert [logprob for _, logprob in beside[: equal + 1]] == pytest.approx(expected, abs=5 * NOISE)  # it adds up
 
 
 def test_choices_leave_together(server):
-    client = Client(server, prompt=words("choices", 300), n=2, stream=True)
+    prompt = words("choices", 300)
+    client = Client(server, prompt=prompt, n=2, stream=True)
     until(lambda: states(server) == ["decode", "decode"])
     client.leave()
     until(lambda: not server.live(), 3)
+    assert cached(server.complete(prompt=prompt + own("choices", 0))) >= 299
 
 
 def test_a_stop_string_ends_the_work_too(server):

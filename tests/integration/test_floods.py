@@ -103,13 +103,15 @@ def test_half_a_body(server):
 
 
 def test_a_hundred_that_connect_and_leave(server):
-    before = open_files(server)
+    files, tokens = open_files(server), server.metric("llamacpp:tokens_predicted_total")
     for i in range(100):
         with connect(server) as each:
             if i % 2:
                 each.sendall(request({"prompt": words(("leaves", i), 200), "max_tokens": 500, "stream": True}))
     until(lambda: not server.live())
-    until(lambda: open_files(server) <= before + 5)
+    until(lambda: open_files(server) <= files + 5)
+    tokens = server.metric("llamacpp:tokens_predicted_total") - tokens
+    assert tokens < 50 * 500 / 10, "the work went on for nobody"
 
 
 def test_requests_that_are_no_http(server):

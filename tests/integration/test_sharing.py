@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -67,8 +66,7 @@ def first_logprob(answer) -> float:
 
 def computed(server: Server) -> float:
     """Prompt tokens that the server has computed since it started."""
-    found = re.search(r"^llamacpp:prompt_tokens_total (\S+)$", server.get("/metrics").text, re.MULTILINE)
-    return float(found[1])
+    return server.metric("llamacpp:prompt_tokens_total")
 
 
 def test_sessions_one_after_the_other(pair, request):

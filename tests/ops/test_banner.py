@@ -37,8 +37,8 @@ def test_what_an_operator_asks_first() -> None:
     lines = text(Config(port=9000, parallel=3))
     assert lines["model"] == "/models/small.gguf (llama 135M Q4_1, 98.0 MiB)"
     assert lines["memory"].startswith("attention")
-    assert lines["context"].startswith("8192 cells")
-    assert "22.5 KiB each, 180.0 MiB in all" in lines["context"]
+    assert lines["context"] == "8,192 tokens for all sessions together; the model was trained on 2,048"
+    assert lines["cache"] == "180.0 MiB, 22.5 KiB a token (keys f16, values f16)"
     assert lines["sharing"].startswith("on")
     assert lines["requests"].startswith("3 at a time")
     assert lines["note"] == "cells bounded by memory"
@@ -52,10 +52,26 @@ def test_what_is_off_says_why() -> None:
     assert "--no-auto-prefix" in text(Config(auto_prefix=False))["sharing"]
 
 
-@pytest.mark.parametrize(("host", "open_to_all"), [("127.0.0.1", False), ("localhost", False), ("0.0.0.0", True)])
-def test_an_open_server_is_called_open(host: str, open_to_all: bool) -> None:
-    assert ("open to everyone" in text(Config(host=host))["keys"]) is open_to_all
-    assert text(Config(host=host, api_key=("k",)))["keys"] == "1 accepted"
+@pytest.mark.parametrize(
+    ("host", "who"),
+    [
+        ("127.0.0.1", "this machine only"),
+        ("localhost", "this machine only"),
+        ("0.0.0.0", "everyone who reaches this machine"),
+        ("10.0.0.7", "everyone who reaches 10.0.0.7"),
+    ],
+)
+def test_an_open_server_is_called_open(host: str, who: str) -> None:
+    assert text(Config(host=host))["access"] == f"{who}, without an API key"
+    assert text(Config(host=host, api_key=("k",)))["access"] == f"{who}, with the API key"
+    assert text(Config(host=host, api_key=("k", "l")))["access"] == f"{who}, with one of 2 API keys"
+
+
+def test_the_engines_line_about_the_cache_is_not_repeated() -> None:
+    model = msgspec.structs.replace(MODEL, notes=("cache: 8192 cells, 180 MiB (f16/f16)", "states: 5 of 1 MiB each"))
+    lines = banner.facts(Config(), model)
+    assert [note for name, note in lines if name == "note"] == ["states: 5 of 1 MiB each"]
+    assert sum("8192" in text.replace(",", "") for _, text in lines) == 1
 
 
 @pytest.mark.parametrize(
@@ -79,7 +95,7 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("out", [io.StringIO(), Terminal()])
 def test_every_line_is_printed(out: io.StringIO) -> None:
     banner.show(banner.facts(Config(), MODEL, ("a [note] of ours",)), out)
-    for word in ("small.gguf", "attention", "8192", "[note]", "http://127.0.0.1:8080/v1"):
+    for word in ("small.gguf", "attention", "8,192", "[note]", "http://127.0.0.1:8080/v1"):
         assert word in out.getvalue()
 
 

@@ -1,10 +1,11 @@
-"""One event, one line, whatever its fields hold."""
+"""One event or one request, one line, whatever its fields hold."""
 
 from __future__ import annotations
 
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 from typing import get_args
 
@@ -13,7 +14,8 @@ import structlog
 
 from headstart import events
 from headstart.ops.log import EventLog, Format, Level
-from headstart.types import FinishReason
+from headstart.ops.summary import Summaries
+from headstart.types import FinishReason, Source
 
 DONE = events.Done("r1", FinishReason.STOP, prompt_tokens=10, generated=5, predicted_ms=12.3456)
 
@@ -41,12 +43,66 @@ def test_json_lines_carry_every_field() -> None:
     }
 
 
-def test_pretty_lines_are_for_people() -> None:
-    (line,) = lines("pretty", "info", DONE)
-    assert "[info" in line
-    assert "done" in line
-    assert "generated=5" in line
+LIFE = (
+    events.Attached("chatcmpl-KFkH0mCYiTmAhrxzoT5u-oWY/0", Source.HOLDER, 7, 13_998),
+    events.Missed(
+        "chatcmpl-KFkH0mCYiTmAhrxzoT5u-oWY/0", events.Miss.DIFFERS, "differs from ... at token 13998", 13_998, 215
+    ),
+    events.FirstToken("chatcmpl-KFkH0mCYiTmAhrxzoT5u-oWY/0", 0.7123, 344.5678, cached=13_998, computed=215),
+    events.Done("chatcmpl-KFkH0mCYiTmAhrxzoT5u-oWY/0", FinishReason.LENGTH, 14_213, 400, 32_456.789),
+)
+
+
+def test_a_request_is_one_short_line_for_people() -> None:
+    (line,) = lines("pretty", "info", *LIFE)
+    stamp, _, text = line.partition(" [info] ")
+    assert re.fullmatch(r"\d\d-\d\d \d\d:\d\d:\d\d", stamp)
+    assert text.rstrip() == (
+        "KFkH0m prompt 14213, cached 13998 (holder), first token 345 ms, 400 tokens at 12.3/s, length; differs"
+    )
+    assert len(line.rstrip()) <= 125
     assert "\x1b" not in line  # colour is for terminals
+
+
+def test_every_field_of_a_request_is_there_for_machines() -> None:
+    records = [json.loads(line) for line in lines("json", "debug", *LIFE)]
+    assert [record["event"] for record in records] == ["attached", "missed", "first token", "done"]
+    assert records[1]["code"] == "differs"
+    assert records[1]["reason"] == "differs from ... at token 13998"
+
+
+@pytest.mark.parametrize(
+    ("life", "said"),
+    [
+        ([events.Done("r1", FinishReason.ABORT, 10, 0, 0.0)], "[info] r1 prompt 10, abort"),
+        ([events.Done("r1", None, 10, 0, 0.0)], "[warning] r1 prompt 10, failed"),
+        (
+            [
+                events.Missed("c-1234567/2", events.Miss.EXACT, "the last tokens ...", 7, 10),
+                events.FirstToken("c-1234567/2", 1.0, 2.0, cached=0, computed=10),
+                events.Done("c-1234567/2", FinishReason.STOP, 10, 1, 0.0),
+            ],
+            "[info] 123456/2 prompt 10, cached 0, first token 3 ms, 1 token, stop; exact at 7",
+        ),
+    ],
+)
+def test_a_request_says_what_it_came_to(life: list[events.Event], said: str) -> None:
+    (line,) = lines("pretty", "info", *life)
+    assert line.rstrip().endswith(said)
+
+
+def test_nothing_is_remembered_of_a_request_that_is_over() -> None:
+    summaries = Summaries()
+    for event in LIFE:
+        summaries.note(event)
+    assert summaries._running == {}
+
+
+def test_other_lines_for_people_are_short_too() -> None:
+    (line,) = lines("pretty", "debug", events.Waited("chatcmpl-KFkH0mCYiTmA/0", "chatcmpl-LZ8ULvaxaZF0/0", 700))
+    assert line.endswith("[debug] waited       id=KFkH0m leader=LZ8ULv tokens=700")
+    (line,) = lines("pretty", "debug", events.Stepped(512, 3, 123.456))
+    assert line.endswith("prefill_tokens=512 decode_tokens=3 ms=123.5")
 
 
 def test_levels() -> None:
@@ -61,7 +117,7 @@ def test_levels() -> None:
 
 @pytest.mark.parametrize("form", ["pretty", "json"])
 def test_a_field_cannot_start_a_line_or_steer_a_terminal(form: Format) -> None:
-    hostile = events.Missed("r1", "differs at\n2026 [error] forged \x1b[2J\r", 5, 6)
+    hostile = events.Missed("r1", events.Miss.DIFFERS, "differs at\n2026 [error] forged \x1b[2J\r", 5, 6)
     (line,) = lines(form, "debug", hostile)
     assert "\x1b" not in line
     assert "\r" not in line

@@ -126,12 +126,13 @@ def test_gauges_follow_the_last_usage() -> None:
     assert values(events.Usage(0, 0, 0, 0, 0, 0))["llamacpp:kv_cache_usage_ratio"] == 0
 
 
-def test_free_text_makes_few_labels() -> None:
-    numbered = [events.Missed("a", f"differs at token {number}: '{number}'", number, 1) for number in range(100)]
-    assert values(*numbered)["headstart_misses_total{reason=differs at token}"] == 100
-    state = values(events.Missed("a", "no state is saved between tokens 512 and 900", 0, 1))
-    assert state["headstart_misses_total{reason=no state is saved between tokens}"] == 1
-    kinds = [events.Missed("a", "x" * (1 + number % 45) + "y" * (number // 45), 0, 1) for number in range(200)]
-    reasons = [name for name in values(*kinds) if name.startswith("headstart_misses_total")]
-    assert len(reasons) == 33
-    assert values(events.Missed("a", "", 0, 1))["headstart_misses_total{reason=other}"] == 1
+def test_misses_are_counted_by_code_and_never_by_sentence() -> None:
+    misses = [
+        events.Missed("a", code, f"differs at token {number}", number, 1)
+        for number in range(100)
+        for code in events.Miss
+    ]
+    counted = {name: value for name, value in values(*misses).items() if name.startswith("headstart_misses_total")}
+    codes = ("sharing_off", "bypass", "no_match", "exact", "no_state", "differs")
+    assert counted == {f"headstart_misses_total{{reason={code}}}": 100 for code in codes}
+    assert values()["headstart_misses_total{reason=no_state}"] == 0

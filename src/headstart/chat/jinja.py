@@ -23,7 +23,7 @@ MAX_REPEAT = 10_000_000
 class GenerationTag(Extension):
     """``{% generation %}...{% endgeneration %}`` marks training targets; here it is its body."""
 
-    tags = {"generation"}  # noqa: RUF012
+    tags = {"generation"}  # noqa: RUF012  # jinja2 declares it as a plain attribute, which a ClassVar cannot override
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)

@@ -6,7 +6,7 @@ from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..events import Attached, Event, Missed, Waited
+from ..events import Attached, Event, Miss, Missed, Waited
 from ..messages import Started
 from ..types import Cut, CutReason, Source
 from .cuts import LEARN, choose, regular
@@ -144,11 +144,12 @@ class Admission:
         request.position = match.position
         waited = request.leader is not None and match.source is not Source.NONE
         first = request.admitted is None
+        code, reason = self._explain(request, match)
         if first:
             request.admitted = now
             request.source = Source.WAIT if waited and match.position else match.source
             request.cached = match.position
-            request.reason = self._explain(request, match)
+            request.reason = reason
             request.parts_at = match.depth if 0 < match.depth < len(request.tokens) else None
         request.move(Moment.ADMIT)
         self._plan_cuts(request, match)
@@ -156,10 +157,9 @@ class Admission:
             self.started.append(self.report(request, match.donor_tokens))
             if match.donor is not None:
                 self.events.append(Attached(request.id, request.source, match.donor, match.position))
-            if request.reason:
-                self.events.append(
-                    Missed(request.id, request.reason, match.depth, len(request.tokens) - match.position)
-                )
+            if code is not None:
+                left = len(request.tokens) - match.position
+                self.events.append(Missed(request.id, code, reason, match.depth, left))
 
     def report(self, request: Request, source_tokens: int) -> Started:
         """What the client is told of where its prefix came from."""
@@ -191,21 +191,21 @@ class Admission:
             wanted.append(Cut(match.depth, CutReason.DIVERGENCE))
         request.cuts = behind + choose(wanted, after=match.position)
 
-    def _explain(self, request: Request, match: Match) -> str:
-        """Why no more of the prompt was reused; "" when all that can be reused was."""
+    def _explain(self, request: Request, match: Match) -> tuple[Miss | None, str]:
+        """Why no more of the prompt was reused, as a code and a sentence; None and "" when all that can be was."""
         if match.position >= request.limit:
-            return ""
+            return None, ""
         if not self.rules.shares:
-            return "sharing is off"
+            return Miss.SHARING_OFF, "sharing is off"
         if not request.submit.reuse:
-            return "the request asked for no reuse"
+            return Miss.BYPASS, "the request asked for no reuse"
         if match.depth == 0:
-            return "no prompt with this beginning is in the cache"
+            return Miss.NO_MATCH, "no prompt with this beginning is in the cache"
         if match.depth > match.position and self.rules.anywhere:
-            return "the last tokens are computed again, so that the answer is the same to the bit"
+            return Miss.EXACT, "the last tokens are computed again, so that the answer is the same to the bit"
         if match.depth > match.position:
-            return f"no state is saved between tokens {match.position} and {match.depth}"
-        return f"differs from the closest cached prompt at token {match.depth}"
+            return Miss.NO_STATE, f"no state is saved between tokens {match.position} and {match.depth}"
+        return Miss.DIFFERS, f"differs from the closest cached prompt at token {match.depth}"
 
 
 def _alone(request: Request, running: Sequence[Request]) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..types import CutReason, RequestId, SeqId, Token
-from .extents import ExtentTree
-from .plan import Action, Attach, Drop, Hold, Truncate
+from .plan import Action, Attach, Drop, Hold
+from .tree import ExtentTree
 
 
 @dataclass(slots=True)
@@ -107,12 +107,6 @@ class Device:
         holder = Holder(seq, tokens, None, now, now, prompt=prompt)
         self.holders[seq] = holder
         return holder
-
-    def truncate(self, seq: SeqId, position: int) -> None:
-        """Take [position, end) away from the running ``seq``."""
-        if position < self.tree.length(seq):
-            self.tree.truncate(seq, position)
-            self._actions.append(Truncate(seq, position) if position else Drop(seq))
 
     def drop(self, seq: SeqId) -> int:
         """Remove a sequence, running or holder, and return how many cells that freed."""

@@ -41,14 +41,6 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
-class Truncate:
-    """Remove positions from ``position`` on. Only planned where the memory kind allows it."""
-
-    seq: SeqId
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
 class Save:
     """Copy the recurrent state of ``seq``, which stands at ``position``, to host memory as ``snapshot``."""
 
@@ -64,7 +56,7 @@ class Forget:
     snapshot: int
 
 
-Action = Attach | Hold | Drop | Truncate | Save | Forget
+Action = Attach | Hold | Drop | Save | Forget
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +95,14 @@ class Step:
     @property
     def n_tokens(self) -> int:
         return len(self.decodes) + sum(len(p.tokens) for p in self.prefills)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Perform ``actions`` in order, then run ``step``, if there is one."""
+
+    actions: tuple[Action, ...]
+    step: Step | None
 
 
 @dataclass(frozen=True, slots=True)

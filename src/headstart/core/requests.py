@@ -1,4 +1,4 @@
-"""One request's life, as a table and a record. The scheduler moves requests along it; nothing else does."""
+"""One request's life, as a table and a record. Scheduler, admission and room move it along; nobody else does."""
 
 from __future__ import annotations
 
@@ -82,8 +82,7 @@ class Request:
     def of(cls, submit: Submit, max_new: int, now: float) -> Request:
         tokens = np.asarray(submit.tokens, np.int32)
         n = len(tokens)
-        cuts = sorted((c for c in submit.cuts if 0 < c.position < n), key=lambda c: c.position)
-        return cls(submit.id, submit, tokens, n, max_new, now, cuts=cuts, target=n)
+        return cls(submit.id, submit, tokens, n, max_new, now, cuts=_inside(submit), target=n)
 
     def move(self, moment: Moment) -> None:
         """Go where the table says. A pair that is not in the table is a bug of ours."""
@@ -106,6 +105,10 @@ class Request:
     def push(self, token: Token) -> None:
         """A token was sampled; it will be computed by the next decode."""
         self.generated.append(token)
+
+    def start_over(self) -> None:
+        """Its sequence is empty after all: the whole prompt is to be computed, and every cut lies ahead again."""
+        self.position, self.cuts = 0, _inside(self.submit)
 
     def rewind(self) -> None:
         """Its cells are gone: what it has generated becomes part of what it has to prefill."""
@@ -134,3 +137,8 @@ class Request:
         if end_of_turn:
             return FinishReason.STOP
         return FinishReason.LENGTH if len(self.generated) >= self.max_new else None
+
+
+def _inside(submit: Submit) -> list[Cut]:
+    """The cuts at which something of the prompt is left to compute, ascending."""
+    return sorted((c for c in submit.cuts if 0 < c.position < len(submit.tokens)), key=lambda c: c.position)

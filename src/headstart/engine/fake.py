@@ -10,7 +10,7 @@ import zlib
 
 import numpy as np
 
-from ..core.plan import Action, Attach, Drop, Forget, Hold, Pick, Save, Step, Truncate
+from ..core.plan import Action, Attach, Drop, Forget, Hold, Pick, Save, Step
 from ..core.rules import RULES
 from ..messages import ModelInfo, Sampling
 from ..types import MemoryKind, RequestId, SeqId, Token
@@ -89,9 +89,6 @@ class FakeEngine:
                 self._share(src, dst, position, None)
             case Drop(seq):
                 del self._cells[seq]
-            case Truncate(seq, position):
-                assert self.rules.anywhere and 0 < position < len(self._cells[seq])
-                del self._cells[seq][position:]
             case Save(seq, position, snapshot):
                 assert self.rules.state and len(self._cells[seq]) == position
                 self._saved[snapshot] = self.told(seq)

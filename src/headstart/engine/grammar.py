@@ -18,15 +18,15 @@ from .vocab import Vocabulary, on_big_stack
 # The converter's own rule lets raw control characters into strings, which is not JSON.
 CHAR = r'[^"\\\x7F\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4})'
 
-
-# The converter carries no types.
-_Base: Any = converter.SchemaConverter
+_Base: Any = converter.SchemaConverter  # its methods carry no types
 
 
-class _Converter(_Base):  # type: ignore[misc]
+class _Converter(_Base):  # type: ignore[misc]  # a subclass of Any, for the reason above
     """The library's converter, with counted repetition and escapes that its literals need."""
 
     def _format_literal(self, literal: str) -> str:
+        if len(literal) > 1 and literal.startswith('"'):  # names of properties come with escapes that no model writes
+            literal = json.dumps(json.loads(literal), ensure_ascii=False)
         return json.dumps(literal, ensure_ascii=False)
 
     def _generate_constant_rule(self, value: Any) -> str:

@@ -24,7 +24,6 @@ _started = False
 _recent: deque[tuple[int, str]] = deque(maxlen=400)
 
 
-@C.llama_log_callback  # type: ignore[untyped-decorator]
 def _keep_log(level: int, text: bytes | None, _data: object) -> None:
     line = (text or b"").decode("utf-8", "replace")
     if level == CONTINUED and _recent:
@@ -34,12 +33,15 @@ def _keep_log(level: int, text: bytes | None, _data: object) -> None:
         _recent.append((level, line[:2000]))
 
 
+_on_log: Any = C.llama_log_callback(_keep_log)  # the library calls it for as long as the process lives
+
+
 def start() -> None:
     """Initialise the library; later calls do nothing. Its log goes to memory only."""
     global _started
     with _lock:
         if not _started:
-            C.llama_log_set(_keep_log, ctypes.c_void_p(0))
+            C.llama_log_set(_on_log, ctypes.c_void_p(0))
             C.llama_backend_init()
             _started = True
 

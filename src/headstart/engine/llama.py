@@ -9,14 +9,15 @@ from typing import Any
 import llama_cpp.llama_cpp as C
 import numpy as np
 
-from ..core.plan import Action, Attach, Drop, Forget, Hold, Pick, Save, Step, Truncate
+from ..core.plan import Action, Pick, Step
 from ..errors import EngineError, RequestError
 from ..messages import Failed, ModelInfo, Sampling
-from ..types import RequestId, SeqId, Token
+from ..types import RequestId, Token
 from . import lib, model
 from .batch import Batch
-from .protocol import OutOfCells, Refused, StepResult
+from .protocol import OutOfCells, StepResult
 from .sampler import Candidates, Logits, Sampler, SamplerBroke
+from .sequences import Sequences
 from .settings import EngineSettings
 
 NO_CELLS = 1
@@ -30,15 +31,13 @@ class LlamaEngine:
 
     def __init__(self, settings: EngineSettings, *, keep_logits: bool = False) -> None:
         self._loaded = model.load(settings)
-        self._ctx, self._mem, self._rules = self._loaded.ctx, self._loaded.mem, self._loaded.rules
+        self._ctx, self._sequences = self._loaded.ctx, Sequences(self._loaded, swa_full=settings.swa_full)
         self._n_vocab = self.info.n_vocab
-        self._window = int(C.llama_model_n_swa(self._loaded.model)) if not settings.swa_full else 0
         self._batch = Batch(int(C.llama_n_batch(self._ctx)))
         self._candidates = Candidates(self._n_vocab)
         self._ends = [t for t in range(self._n_vocab) if C.llama_vocab_is_eog(self._loaded.vocab, t)]
         self._is_end = frozenset(self._ends)
         self._samplers: dict[RequestId, Sampler] = {}
-        self._snapshots: dict[int, tuple[Any, int]] = {}
         self._kept: dict[RequestId, Logits] | None = {} if keep_logits else None
 
     @property
@@ -75,86 +74,10 @@ class LlamaEngine:
             raise EngineError("this engine keeps no logits")
         return self._kept[request]
 
-    # ---- memory actions
+    # ---- memory actions and steps
 
     def perform(self, action: Action) -> int:
-        match action:
-            case Attach():
-                self._attach(action)
-            case Hold():
-                self._share(action.src, action.dst, action.position)
-            case Drop():
-                lib.remove_seq(self._mem, self._seq(action.seq))
-            case Truncate():
-                if not lib.remove_seq(self._mem, self._seq(action.seq), action.position):
-                    self._refuse(action.seq, f"the library cannot cut a {self.info.kind} sequence")
-            case Save():
-                return self._save(action)
-            case Forget():
-                self._snapshots.pop(action.snapshot, None)
-        return 0
-
-    def _attach(self, a: Attach) -> None:
-        if a.snapshot is None:
-            self._share(a.src, a.dst, a.position)
-            return
-        self._empty(a.dst)
-        blob, position = self._snapshots.get(a.snapshot, (None, -1))
-        if blob is None or position != a.position:
-            raise Refused(f"no saved state {a.snapshot} at position {a.position}")
-        if self.info.kind != "recurrent":
-            if lib.last_position(self._mem, self._seq(a.src)) + 1 < a.position:
-                raise Refused(f"sequence {a.src} ends before position {a.position}")
-            lib.copy_seq(self._mem, a.src, a.dst, a.position)
-        if not lib.import_state(self._ctx, a.dst, blob):
-            self._refuse(a.dst, "the saved state was not taken whole")
-        self._verify(a.dst, a.position)
-
-    def _share(self, src: SeqId, dst: SeqId, position: int) -> None:
-        """Tag [0, position) of ``src`` for ``dst``; a recurrent state is shared as it stands, so ``src`` must too."""
-        self._empty(dst)
-        end = lib.last_position(self._mem, self._seq(src)) + 1
-        if end < position or (end != position and self._rules.state):
-            raise Refused(f"sequence {src} stands at {end}, not at {position}")
-        lib.copy_seq(self._mem, src, dst, -1 if end == position else position)
-        self._verify(dst, position)
-
-    def _verify(self, seq: SeqId, position: int) -> None:
-        end = lib.last_position(self._mem, seq) + 1
-        if end != position:
-            self._refuse(seq, f"the sequence stands at {end} instead of {position}")
-        if self._window and not self._rules.state:
-            first = lib.first_position(self._mem, seq)
-            if first > max(0, position - self._window):
-                self._refuse(seq, f"the window before {position} is gone: it starts at {first}")
-
-    def _save(self, action: Save) -> int:
-        if not self._rules.state:
-            # On an attention cache the same call would write every cell once more.
-            raise Refused(f"a {self.info.kind} model has no state to save")
-        end = lib.last_position(self._mem, self._seq(action.seq)) + 1
-        if end != action.position:
-            raise Refused(f"sequence {action.seq} stands at {end}, not at {action.position}")
-        blob = lib.export_state(self._ctx, action.seq)
-        if blob is None:
-            raise Refused("the library gave no state")
-        self._snapshots[action.snapshot] = (blob, action.position)
-        return len(blob)
-
-    def _refuse(self, seq: SeqId, why: str) -> None:
-        lib.remove_seq(self._mem, seq)
-        raise Refused(why)
-
-    def _empty(self, seq: SeqId) -> None:
-        if lib.last_position(self._mem, self._seq(seq)) >= 0:
-            raise EngineError(f"sequence {seq} is not empty")
-
-    def _seq(self, seq: SeqId) -> SeqId:
-        if not 0 <= seq < self.info.n_seq:
-            raise EngineError(f"no sequence {seq}; the context has {self.info.n_seq}")
-        return seq
-
-    # ---- steps
+        return self._sequences.perform(action)
 
     def run(self, step: Step) -> StepResult:
         began = time.perf_counter()
@@ -163,31 +86,16 @@ class LlamaEngine:
             raise EngineError(f"a step of {step.n_tokens} tokens; the batch holds {batch.size}")
         batch.fill(step)
         for seq, _ in batch.starts:
-            self._seq(seq)
+            self._sequences.known(seq)
         code = int(C.llama_decode(self._ctx, batch.c))
         if code == NO_CELLS:
-            self._undo()
+            self._sequences.take_back(batch.starts)
             raise OutOfCells
         if code:
             raise EngineError(f"the library failed to compute a step (code {code}): {lib.last_error()}")
         picks, failed = self._sample()
-        return StepResult(tuple(picks), 1e3 * (time.perf_counter() - began), tuple(failed), self._floors())
-
-    def _floors(self) -> dict[SeqId, int]:
-        """Where the windows still reach down to. Any step may have taken masked cells of any sequence."""
-        if not self._window or self._rules.state:
-            return {}
-        firsts = {seq: lib.first_position(self._mem, seq) for seq in range(self.info.n_seq)}
-        return {seq: first and first + self._window for seq, first in firsts.items() if first >= 0}
-
-    def _undo(self) -> None:
-        """Take back what micro-batches before the failed one left of the step."""
-        for seq, start in self._batch.starts:
-            if lib.last_position(self._mem, seq) < start:
-                continue
-            if not lib.remove_seq(self._mem, seq, start):
-                lib.remove_seq(self._mem, seq)
-                raise EngineError(f"cells ran out inside a step and sequence {seq} could not go back to {start}")
+        ms = 1e3 * (time.perf_counter() - began)
+        return StepResult(tuple(picks), ms, tuple(failed), self._sequences.floors())
 
     def _sample(self) -> tuple[list[Pick], list[Failed]]:
         picks: list[Pick] = []
@@ -226,7 +134,7 @@ class LlamaEngine:
         """Free everything; the process may load another model afterwards."""
         for request in list(self._samplers):
             self.close(request)
-        self._snapshots.clear()
+        self._sequences.forget_all()
         self._loaded.free()
 
 

@@ -25,6 +25,7 @@ from .protocol import Refused
 Logits = npt.NDArray[np.float32]  # [positions, vocabulary]
 NOISE_MARGIN = 4.0  # one pair of runs samples the noise; pairs differ by about this factor
 SMALLEST_NOISE = 1e-4
+SEQUENCES = 4  # that the checks use
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,13 @@ class Finding:
 
 
 class Parity:
-    """The checks for one engine, which must keep logits. ``head`` and ``tail`` are token counts."""
+    """The checks for one engine, which must keep logits and have `SEQUENCES`. ``head`` and ``tail`` are token counts;
+    all checks fit in twice ``head`` cells. ``chunk`` prompt tokens are computed in one call, as the server would."""
 
-    def __init__(self, engine: LlamaEngine, *, head: int = 1500, tail: int = 12, seed: int = 1) -> None:
-        self._engine, self._chunk = engine, 512
+    def __init__(
+        self, engine: LlamaEngine, *, head: int = 1500, tail: int = 12, chunk: int = 512, seed: int = 1
+    ) -> None:
+        self._engine, self._chunk = engine, chunk
         rng = np.random.default_rng(seed)
         high = engine.info.n_vocab
         self._head: list[Token] = rng.integers(high // 50, high * 4 // 5, head).tolist()

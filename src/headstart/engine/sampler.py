@@ -14,6 +14,8 @@ from ..errors import RequestError
 from ..messages import Sampling
 from ..types import Token
 from . import chain as chains
+from . import lib
+from .gbnf import check_shape
 from .lib import Handle
 
 Logits = npt.NDArray[np.float32]
@@ -164,9 +166,6 @@ class Sampler:
 
 def start_grammar(vocab: Handle, gbnf: str) -> Handle:
     """A grammar sampler with root rule "root". Raises `RequestError` where the grammar does not parse."""
-    from . import lib
-    from .gbnf import check_shape
-
     check_shape(gbnf)
     lib.forget_log()
     grammar = C.llama_sampler_init_grammar(vocab, gbnf.encode(), b"root")

@@ -21,6 +21,8 @@ _CUTS = {
     MemoryKind.RECURRENT: "a prefix can be shared where its state was kept",
     MemoryKind.UNKNOWN: "not known well enough to share",
 }
+# Hosts that stand for every address, and the one to use from here.
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def facts(config: Config, model: ModelInfo, notes: tuple[str, ...] = ()) -> Facts:
@@ -29,20 +31,22 @@ def facts(config: Config, model: ModelInfo, notes: tuple[str, ...] = ()) -> Fact
         ("model", f"{model.path} ({model.description}, {_size(model.size_bytes)})"),
         ("memory", f"{model.kind.value}: {_CUTS[model.kind]}"),
         ("context", _context(model)),
+        *_cache(config, model),
         ("sharing", _sharing(config, model)),
         ("requests", f"{config.parallel} at a time, {config.max_queue} may wait"),
         ("threads", f"{config.threads} for generation, {config.threads_batch} for prompts"),
     ]
     if model.state_bytes:
         lines.append(("states", f"up to {config.cache_states} MiB of saved states in host memory"))
-    lines += [("note", note) for note in (*model.notes, *notes)]
-    lines += [("keys", _keys(config)), ("address", address(config)), ("agents", f"base URL {address(config)}/v1")]
+    # The engine's own line about the cache is for who has no banner; "cache" has said it.
+    lines += [("note", note) for note in (*model.notes, *notes) if not note.startswith("cache:")]
+    lines += [("access", _access(config)), ("address", address(config)), ("agents", f"base URL {address(config)}/v1")]
     return lines
 
 
 def address(config: Config) -> str:
     """A URL that reaches the server from this machine."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host)
+    host = _EVERYWHERE.get(config.host, config.host)
     return f"http://[{host}]:{config.port}" if ":" in host else f"http://{host}:{config.port}"
 
 
@@ -61,10 +65,17 @@ def show(lines: Facts, out: TextIO) -> None:
 
 
 def _context(model: ModelInfo) -> str:
-    cells = f"{model.n_ctx} cells for all sessions together, the model was trained on {model.n_ctx_train}"
+    cells = f"{model.n_ctx:,} tokens for all sessions together"
+    if model.n_ctx == model.n_ctx_train:
+        return f"{cells}, as many as the model was trained on"
+    return f"{cells}; the model was trained on {model.n_ctx_train:,}"
+
+
+def _cache(config: Config, model: ModelInfo) -> Facts:
     if not model.kv_bytes_per_token:
-        return cells
-    return f"{cells}; {_size(model.kv_bytes_per_token)} each, {_size(model.kv_bytes_per_token * model.n_ctx)} in all"
+        return []
+    sizes = f"{_size(model.kv_bytes_per_token * model.n_ctx)}, {_size(model.kv_bytes_per_token)} a token"
+    return [("cache", f"{sizes} (keys {config.cache_type_k}, values {config.cache_type_v})")]
 
 
 def _sharing(config: Config, model: ModelInfo) -> str:
@@ -78,10 +89,12 @@ def _sharing(config: Config, model: ModelInfo) -> str:
     return f"on; {heads}"
 
 
-def _keys(config: Config) -> str:
-    if config.api_key:
-        return f"{len(config.api_key)} accepted"
-    return "none asked for" + ("" if _local(config.host) else ": open to everyone who reaches this address")
+def _access(config: Config) -> str:
+    where = "this machine" if config.host in _EVERYWHERE else config.host
+    who = "this machine only" if _local(config.host) else f"everyone who reaches {where}"
+    if not config.api_key:
+        return f"{who}, without an API key"
+    return f"{who}, with {'the API key' if len(config.api_key) == 1 else f'one of {len(config.api_key)} API keys'}"
 
 
 def _local(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""One log line per event: text for people, JSON for machines."""
+"""The log: for people a line about each request, for machines each event in JSON."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import msgspec
 import structlog
 
 from .. import events
+from .summary import Summaries, short
 
 Format = Literal["pretty", "json"]
 Level = Literal["debug", "info", "warning", "error"]
 
-# What an operator reads every day is info: one line as a request starts to answer and one as it ends.
+# What an operator reads every day is info.
 _LEVELS: dict[type, Level] = {
     events.Queued: "debug",
     events.Waited: "debug",
@@ -29,18 +30,24 @@ _LEVELS: dict[type, Level] = {
     events.Usage: "debug",
     events.TierFailed: "warning",
 }
+# For people, a request's last line says what its first token's would.
+_PRETTY_LEVELS: dict[type, Level] = {**_LEVELS, events.FirstToken: "debug"}
 _NAMES = {events.FirstToken: "first token", events.TierFailed: "tier failed"}
 
 
 class EventLog:
-    """A subscriber that writes events to ``out`` (default: stderr), `line` writes anything else."""
+    """A subscriber that writes events to ``out`` (default: stderr), `line` writes anything else.
+
+    "json" writes every field of every event; "pretty" one line for a request that is over, and all else in short.
+    """
 
     def __init__(self, form: Format = "pretty", level: Level = "info", out: TextIO | None = None) -> None:
         self._out = out if out is not None else sys.stderr
         self._threshold = _severity(level)
+        self._summaries = Summaries() if form == "pretty" else None
+        self._levels = _PRETTY_LEVELS if form == "pretty" else _LEVELS
         self._processors: list[structlog.types.Processor] = [
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
             *_renderer(form, colors=self._out.isatty()),
         ]
         self._wrapper = structlog.make_filtering_bound_logger(self._threshold)
@@ -70,13 +77,18 @@ class EventLog:
     def handle(self, event: events.Event) -> None:
         """Write one event, at the level that suits its kind; a request that failed is a warning."""
         kind = type(event)
-        level: Level = _LEVELS.get(kind, "debug")
+        summary = self._summaries.note(event) if self._summaries is not None else None
+        level = self._levels.get(kind, "debug")
         if isinstance(event, events.Done) and event.reason is None:
             level = "warning"
         # Steps come by the dozen each second: do no work for lines that nobody reads.
         if _severity(level) < self._threshold:
             return
-        fields = {name: _rounded(value) for name, value in msgspec.structs.asdict(event).items()}
+        if summary is not None:
+            self.line(level, summary)
+            return
+        shown = _rounded if self._summaries is None else _in_short
+        fields = {name: shown(name, value) for name, value in msgspec.structs.asdict(event).items()}
         self.line(level, _NAMES.get(kind, kind.__name__.lower()), **fields)
 
     def line(self, level: Level, what: str, /, **fields: Any) -> None:
@@ -103,8 +115,11 @@ class _Records(logging.Handler):
 
 def _renderer(form: Format, *, colors: bool) -> list[structlog.types.Processor]:
     if form == "json":
-        return [structlog.processors.JSONRenderer()]  # escapes by itself
-    return [_one_line, structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=12)]
+        stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
+        return [stamp, structlog.processors.JSONRenderer()]  # escapes by itself
+    clock = structlog.processors.TimeStamper(fmt="%m-%d %H:%M:%S", utc=False)
+    console = structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=12, pad_level=False, sort_keys=False)
+    return [clock, _one_line, console]
 
 
 def _one_line(_logger: Any, _method: str, fields: structlog.types.EventDict) -> structlog.types.EventDict:
@@ -115,8 +130,14 @@ def _one_line(_logger: Any, _method: str, fields: structlog.types.EventDict) -> 
     return fields
 
 
-def _rounded(value: Any) -> Any:
+def _rounded(_name: str, value: Any) -> Any:
     return round(value, 2) if isinstance(value, float) else value
+
+
+def _in_short(name: str, value: Any) -> Any:
+    if name in ("id", "leader"):
+        return short(value)
+    return round(value, 1) if isinstance(value, float) else value
 
 
 def _severity(level: Level) -> int:

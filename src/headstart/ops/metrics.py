@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
@@ -10,7 +9,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from .. import events
 from ..types import FinishReason, Source
 
-_MOST_LABELS = 32  # distinct values of a label whose values come as free text
 _RECENT = 32  # requests that the llamacpp:*_tokens_seconds averages look at
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _STEP_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
@@ -127,9 +125,10 @@ class _OwnNames:
         self.first_token = histogram("time_to_first_token_seconds", "From arrival to the first token.", _SECONDS)
         self.queue = histogram("queue_seconds", "From arrival to admission, waiting included.", _SECONDS)
         self.step = histogram("step_seconds", "One step of the model.", _STEP_SECONDS)
-        self._reasons, self._evicted = _Bounded(), _Bounded()
         for finish in (*FinishReason, "error"):
             self.requests.labels(str(finish))
+        for miss in events.Miss:
+            self.misses.labels(miss)
         for source in Source:
             if source is not Source.NONE:
                 self.cached.labels(source)
@@ -141,11 +140,11 @@ class _OwnNames:
             case events.Attached():
                 self.cached.labels(event.source).inc(event.tokens)
             case events.Missed():
-                self.misses.labels(self._reasons.value(event.reason)).inc()
+                self.misses.labels(event.code).inc()
             case events.Held():
                 self.held.labels(event.why or "session-end").inc()
             case events.Evicted():
-                self.evictions.labels(self._evicted.value(event.why)).inc()
+                self.evictions.labels(event.why).inc()
             case events.Preempted():
                 self.preemptions.inc()
             case events.TierFailed():
@@ -174,20 +173,6 @@ class _OwnNames:
         self.states.set(usage.saved_states)
         self.state_bytes.set(usage.saved_bytes)
         self.state_budget.set(usage.saved_budget)
-
-
-class _Bounded:
-    """Turns free text into a label: its words up to the first number or punctuation, and never too many of them."""
-
-    def __init__(self) -> None:
-        self._seen: set[str] = set()
-
-    def value(self, text: str) -> str:
-        kind = re.split(r"[^a-z\s_-]", text.lower(), maxsplit=1)[0].strip()[:48] or "other"
-        if kind not in self._seen and len(self._seen) >= _MOST_LABELS:
-            return "other"
-        self._seen.add(kind)
-        return kind
 
 
 def _speed(recent: deque[tuple[int, float]], tokens: int, ms: float) -> float:

@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headstart.core.extents import ExtentTree, common_prefix
+from headstart.core.extents import common_prefix
+from headstart.core.tree import ExtentTree
 
 SEQS = st.integers(0, 5)
 TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=9)
@@ -42,16 +43,6 @@ class TreeAgainstLists(RuleBasedStateMachine):
         self.tree.share(src, dst, position)
         self.lists[dst] = self.lists[src][:position]
         self.salts[dst] = self.salts[src]
-
-    @precondition(lambda self: self.lists)
-    @rule(data=st.data())
-    def truncate(self, data: st.DataObject) -> None:
-        seq = data.draw(st.sampled_from(sorted(self.lists)))
-        position = data.draw(st.integers(0, len(self.lists[seq])))
-        self.tree.truncate(seq, position)
-        del self.lists[seq][position:]
-        if not self.lists[seq]:
-            del self.lists[seq], self.salts[seq]
 
     @rule(seq=SEQS)
     def remove(self, seq: int) -> None:
@@ -94,7 +85,7 @@ class TreeAgainstLists(RuleBasedStateMachine):
     @invariant()
     def stays_small(self) -> None:
         """Splits are joined again: no more extents than sequences can make necessary."""
-        assert sum(1 for _ in self.tree._extents()) <= max(0, 2 * len(self.lists) - 1)
+        assert sum(1 for _ in self.tree.extents()) <= max(0, 2 * len(self.lists) - 1)
 
 
 TestTree = TreeAgainstLists.TestCase

@@ -1,0 +1,1 @@
+"""The library's side: models, caches, steps, samplers, vocabularies, grammars and GGUF files. llama_cpp lives here."""
