@@ -137,10 +137,39 @@ def test_a_slip_in_a_flag_is_recognised(refusal: Refusal, flag: str, meant: str)
 
 
 @pytest.mark.parametrize(
-    "flag", ["--n-predict", "--cont-batching", "--threads-http", "--no-mmap", "--temp", "--log", "--jinja", "-x"]
+    "flag", ["--n-predict", "--no-cont-batching", "--threads-http", "--no-mmap", "--temp", "--log", "-x"]
 )
 def test_a_flag_that_is_near_nothing_is_just_unknown(refusal: Refusal, flag: str) -> None:
     assert refusal("serve", flag, "1") == f"error: no such flag: {flag}\n"
+
+
+def test_flags_of_llama_server_that_nothing_here_needs_are_passed_over(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[Config] = []
+    monkeypatch.setattr("headstart.serve.run", served.append)
+    with pytest.raises(SystemExit) as ended:
+        main("serve --jinja -m x.gguf --cont_batching -kvu --no-webui --slots --metrics --jinja -np 2".split())
+    assert ended.value.code == 0
+    assert (served[0].model, served[0].parallel) == ("x.gguf", 2)
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("not needed")]
+    on = ", ".join(f"{flag} (always on)" for flag in ("--jinja", "--cont-batching", "-kvu"))
+    assert said == [f"not needed: {on}, --no-webui (there is none), --slots (always on), --metrics (always on)"]
+
+
+def test_a_model_without_its_flag_is_told_which(refusal: Refusal) -> None:
+    assert refusal("serve", "dir/model.gguf").endswith("; a model is named by a flag: -m dir/model.gguf\n")
+
+
+@pytest.mark.parametrize("name", ["bench", "demo"])
+def test_a_command_that_lacks_a_package_names_what_brings_it(
+    refusal: Refusal, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def missing(_module: str) -> None:
+        raise ModuleNotFoundError(name="httpx")
+
+    monkeypatch.setattr("headstart.cli.importlib.import_module", missing)
+    assert refusal(name) == f"error: headstart {name} needs httpx; pip install -e '.[{name}]'\n"
 
 
 def test_a_flag_of_serve_without_serve_says_where_it_belongs(refusal: Refusal) -> None:

@@ -139,7 +139,7 @@ def test_a_model_named_in_a_stronger_place_replaces_the_other_kind() -> None:
         ({"log_format": "xml"}, "--log-format"),
         ({"hf_repo": "nonsense"}, "--hf-repo"),
         ({"api_key": [""]}, "--api-key"),
-        ({"ubatch_size": "4096", "batch_size": "64"}, "--ubatch-size"),
+        ({"ctx_size": "255"}, "--ctx-size"),
         ({"cache_type_v": "q8_0", "flash_attn": "off"}, "--cache-type-v"),
     ],
 )
@@ -152,7 +152,7 @@ def test_a_bad_flag_is_named(flags: dict[str, object], key: str) -> None:
     [
         (
             {"ctx_size": "abc"},
-            "--ctx-size: expected a whole number from 64 to 2147483647, got 'abc'; all sessions share",
+            "--ctx-size: expected a whole number from 256 to 2147483647, got 'abc'; all sessions share",
         ),
         ({"ctx_size": "10"}, "got '10'; all sessions share these cells: 1024 hold a short chat, agents want 16384"),
         ({"parallel": "0"}, "--parallel: expected a whole number from 1 to 128, got '0'"),
@@ -273,6 +273,12 @@ def test_llama_servers_ways_to_say_choose_for_me(auto: object) -> None:
     config = load_config({"ctx_size": auto, "threads": auto, "threads_batch": auto}, {})
     assert config.ctx_size is None
     assert config.threads == config.threads_batch == physical_cores()
+
+
+def test_the_smaller_of_both_batch_sizes_counts() -> None:
+    config = load_config({"batch_size": "200"}, {})
+    assert (config.batch_size, config.ubatch_size) == (200, 512)
+    assert "--parallel 100 needs a --batch-size above it" in message({"batch_size": "64", "parallel": "100"})
 
 
 def test_batch_threads_follow_threads() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version as package_version
@@ -12,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from .errors import StartupError
-from .flags import SETTINGS_EPILOG, SPELLINGS, fill_bare, flag_names, takes_settings
+from .flags import SETTINGS_EPILOG, SPELLINGS, drop_needless, fill_bare, flag_names, takes_settings
 
 app = typer.Typer(
     name="headstart",
@@ -24,12 +25,21 @@ app = typer.Typer(
     context_settings=SPELLINGS,
 )
 
-# Commands that read their own arguments, in modules that a server never has to import.
+# Commands that read their own arguments, in modules that a server never has to import, and what to install for them.
 _LAZY = {
-    "demo": ("headstart.bench.demo", "Run a coordinator and three agents on the demo model and show what they shared."),
-    "bench": ("headstart.bench.main", "Measure the promises; with --peer URL another server beside this one."),
+    "demo": (
+        "headstart.bench.demo",
+        "'.[demo]'",
+        "Run a coordinator and three agents on the demo model and show what they shared.",
+    ),
+    "bench": (
+        "headstart.bench.main",
+        "'.[bench]'",
+        "Measure the promises; with --peer URL another server beside this one.",
+    ),
     "doctor": (
         "headstart.doctor",
+        ".",
         "Prove on this machine that sharing is safe for a model, with the flags that serve it.",
     ),
 }
@@ -69,27 +79,29 @@ def _options(
     """Options that need no command."""
 
 
-def _lazy(name: str, module: str, text: str) -> None:
+def _lazy(name: str, module: str, install: str, text: str) -> None:
     """Add a command whose module has ``main(argv: list[str]) -> int``; it gets its arguments unread, --help too."""
 
     def command(context: typer.Context) -> None:
         try:
             main_of = importlib.import_module(module).main
         except ModuleNotFoundError as error:
-            raise StartupError(f"headstart {name} needs {error.name}; pip install -e '.[dev]'") from None
+            raise StartupError(f"headstart {name} needs {error.name}; pip install -e {install}") from None
         raise typer.Exit(main_of(list(context.args)))
 
     passing = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
     app.command(name, help=text, context_settings=passing)(command)
 
 
-for _name, (_module, _text) in _LAZY.items():
-    _lazy(_name, _module, _text)
+for _name, (_module, _install, _text) in _LAZY.items():
+    _lazy(_name, _module, _install, _text)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 when all went well, 2 with one line when the start failed."""
-    arguments = fill_bare(sys.argv[1:] if argv is None else argv)
+    arguments, needless = drop_needless(fill_bare(sys.argv[1:] if argv is None else argv))
+    if needless:
+        _print(f"not needed: {', '.join(needless)}")
     try:
         code = app(arguments, standalone_mode=False, prog_name="headstart")
     except StartupError as error:
@@ -99,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except typer.TyperException as error:
         if not error.format_message():  # no command was given: the help has been printed
             sys.exit(error.exit_code)
-        _fail(_unknown_flag(error, arguments) or error.format_message())
+        _fail(_unknown_flag(error, arguments) or error.format_message() + _model_hint(error))
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -117,6 +129,12 @@ def _unknown_flag(error: typer.TyperException, arguments: Sequence[str]) -> str:
     own = [name for option in context.command.params for name in (*option.opts, *option.secondary_opts)]
     near = nearest(flag, [*own, *context.help_option_names])
     return f"no such flag: {flag}" + (f"; did you mean {near}?" if near else "")
+
+
+def _model_hint(error: typer.TyperException) -> str:
+    """How to name a model, for whoever has given its file without a flag."""
+    stray = re.search(r"extra argument.* \((\S+\.gguf)\b", error.format_message())
+    return f"; a model is named by a flag: -m {stray[1]}" if stray else ""
 
 
 def _fail(message: str) -> None:

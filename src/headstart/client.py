@@ -12,8 +12,8 @@ import structlog
 import zmq
 
 from .config import Config
-from .errors import EngineError, queue_full
-from .events import Event, Queued
+from .errors import EngineError, RequestError, queue_full
+from .events import Event
 from .failures import to_error
 from .messages import (
     Abort,
@@ -29,9 +29,9 @@ from .messages import (
     Started,
     Submit,
 )
-from .process import WorkerProcess
+from .process import ModelReplaced, WorkerProcess, stamp
 from .suspects import Suspects
-from .types import RequestId
+from .types import FinishReason, RequestId
 
 Answer = Started | Progress | Sampled | Finished
 RETRY_SECONDS = 5  # for a Retry-After header; nobody knows how long the others will generate
@@ -42,12 +42,12 @@ class Client:
     """One worker. `generate` may be called from many tasks of one event loop."""
 
     def __init__(self, config: Config) -> None:
-        self._config = config
+        self._config, self._stamp = config, stamp(config)
         self._directory = tempfile.TemporaryDirectory(prefix="headstart-")
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._worker: WorkerProcess | None = None
         self._supervisor: asyncio.Task[None] | None = None
-        self._streams: dict[RequestId, asyncio.Queue[Reply | EngineError]] = {}
+        self._streams: dict[RequestId, asyncio.Queue[Reply | EngineError | RequestError]] = {}
         self._suspects = Suspects()
         self._inspections: dict[int, asyncio.Future[Snapshot]] = {}
         self._subscribers: list[Callable[[Event], None]] = []
@@ -59,6 +59,12 @@ class Client:
     def pid(self) -> int | None:
         """Of the worker, while there is one."""
         return self._worker.pid if self._worker is not None else None
+
+    @property
+    def supervisor(self) -> asyncio.Task[None]:
+        """Runs from `start` to `stop`; ends earlier, with a `StartupError`, when no worker can follow the last one."""
+        assert self._supervisor is not None
+        return self._supervisor
 
     def subscribe(self, callback: Callable[[Event], None]) -> None:
         """Call ``callback`` with every event of the worker, on the event loop."""
@@ -73,36 +79,47 @@ class Client:
 
     async def _launch(self) -> None:
         self._generation += 1
-        endpoint = f"ipc://{Path(self._directory.name) / str(self._generation)}"
-        self._worker = await WorkerProcess.start(self._config, self._context, endpoint, self._dispatch)
-        self.model = await self._worker.loaded()
-        self.state = "ready"
+        place = Path(self._directory.name) / str(self._generation)
+        self._worker = await WorkerProcess.start(self._config, self._context, place, self._dispatch)
+        model = await self._worker.loaded()
+        if stamp(self._config) != self._stamp:
+            raise ModelReplaced(self._config)
+        self.model, self.state = model, "ready"
 
     async def _supervise(self) -> None:
-        """When the worker is gone, end what was open with a clean error and start another."""
+        """When the worker is gone, end what was open with a clean error and start another. Raises `ModelReplaced`."""
         while True:
             assert self._worker is not None
             self._worker_died(await self._worker.died())
             await self._relaunch()
 
     def _worker_died(self, status: int) -> None:
+        assert self._worker is not None
         self.state = "down"
-        log.error("the worker died", status=status, open_requests=len(self._streams))
-        self._suspects.worker_died()
-        for queue in self._streams.values():
-            queue.put_nowait(EngineError("The worker process died while it served this request.", status=503))
+        account = self._worker.account()
+        log.error("the worker died", status=status, open_requests=len(self._streams), stuck_on=account.stuck)
+        refused: dict[RequestId, RequestError] = {}
+        if account.stuck is not None:
+            refused = self._suspects.worker_stuck(account.stuck)
+        else:
+            self._suspects.worker_died(account.working)
+        for id, queue in self._streams.items():
+            unserved = EngineError("The worker process died while it served this request.", status=503)
+            queue.put_nowait(refused.get(id, unserved))
         for future in self._inspections.values():
             future.cancel()
         self._inspections.clear()
 
     async def _relaunch(self) -> None:
-        """Start another worker, trying again with growing pauses for as long as it takes."""
+        """Start another worker, trying again with growing pauses for as long as it takes. Raises `ModelReplaced`."""
         pause = 0.5
         while True:
             if self._worker is not None:
                 await self._worker.stop()
             try:
                 await self._launch()
+            except ModelReplaced:
+                raise
             except Exception as error:  # no processes or files left, too: whatever it is may pass
                 log.error("the worker cannot start again", reason=str(error) or repr(error), retry_s=pause)
                 await asyncio.sleep(pause)
@@ -112,11 +129,13 @@ class Client:
                 return
 
     async def stop(self) -> None:
-        """End open requests with a clean error, then the worker: by message, then by signal."""
+        """End open requests with a clean error, then the worker."""
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.gather(self._supervisor, return_exceptions=True)
         self.state = "down"
+        if self._streams:
+            log.warning("open answers were ended", requests=len(self._streams))
         for queue in self._streams.values():
             queue.put_nowait(EngineError("The server is shutting down.", status=503))
         worker, self._worker = self._worker, None
@@ -129,8 +148,6 @@ class Client:
         match reply:
             case Happened(events):
                 for event in events:
-                    if isinstance(event, Queued):
-                        self._suspects.clear(event.id)
                     for callback in self._subscribers:
                         callback(event)
             case Snapshot():
@@ -138,6 +155,8 @@ class Client:
                 if future is not None and not future.done():
                     future.set_result(reply)
             case Started() | Progress() | Sampled() | Finished() | Failed():
+                if isinstance(reply, Finished) and reply.reason is not FinishReason.ABORT:
+                    self._suspects.ended_well(reply.id)
                 queue = self._streams.get(reply.id)
                 if queue is not None:
                     queue.put_nowait(reply)
@@ -158,18 +177,16 @@ class Client:
         if len(self._streams) >= self._config.parallel + self._config.max_queue:
             # The worker would say the same, but only after the step that it is in.
             raise queue_full(self._config.max_queue, retry_after=RETRY_SECONDS)
-        fingerprint = self._suspects.fingerprint(work)
-        queue: asyncio.Queue[Reply | EngineError] = asyncio.Queue()
+        self._suspects.check(work)
+        queue: asyncio.Queue[Reply | EngineError | RequestError] = asyncio.Queue()
         self._streams[work.id] = queue
         ended = False
         try:
-            self._suspects.watch(work.id, fingerprint)
+            self._suspects.watch(work)
             self._send(work)
             while not ended:
                 reply = await queue.get()
-                ended = isinstance(reply, EngineError | Failed | Finished)
-                if isinstance(reply, Started):
-                    self._suspects.watch(work.id, fingerprint)
+                ended = isinstance(reply, EngineError | RequestError | Failed | Finished)
                 yield _answer(reply)
         finally:
             self._streams.pop(work.id, None)
@@ -200,9 +217,9 @@ class Client:
             self._inspections.pop(nonce, None)
 
 
-def _answer(reply: Reply | EngineError) -> Answer:
+def _answer(reply: Reply | EngineError | RequestError) -> Answer:
     """The reply itself, or the error that it stands for."""
-    if isinstance(reply, EngineError):
+    if isinstance(reply, EngineError | RequestError):
         raise reply
     if isinstance(reply, Failed):
         raise to_error(reply)

@@ -139,7 +139,13 @@ class Config(BaseModel):
 
     ctx_size: Annotated[
         int | None, BeforeValidator(_auto), _flag("-c", "--ctx-size", group=_COMPUTE, metavar="N", hint=_CELLS)
-    ] = Field(None, ge=64, le=2**31 - 1, description="Cells that all sessions share; 0: from the model and the memory")
+    ] = Field(
+        # The library aborts where a context has fewer cells than sequence ids, and attention models take 256 of those.
+        None,
+        ge=256,
+        le=2**31 - 1,
+        description="Cells that all sessions share; 0: from the model and the memory",
+    )
     parallel: Annotated[int, _flag("-np", "--parallel", group=_COMPUTE, metavar="N")] = Field(
         4, ge=1, le=128, description="Requests that run at the same time"
     )
@@ -147,7 +153,7 @@ class Config(BaseModel):
         2048, ge=32, le=2**20, description="Most tokens in one call of the library"
     )
     ubatch_size: Annotated[int, _flag("-ub", "--ubatch-size", group=_COMPUTE, metavar="N")] = Field(
-        512, ge=32, le=2**20, description="Most tokens computed at once, hence in one step"
+        512, ge=32, le=2**20, description="Most tokens computed at once, hence in one step; at most -b"
     )
     threads: Annotated[
         int, BeforeValidator(_auto), _flag("-t", "--threads", group=_COMPUTE, metavar="N", hint=_CHOOSES)
@@ -203,10 +209,10 @@ class Config(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Config:
-        if self.ubatch_size > self.batch_size:
-            raise ValueError(f"--ubatch-size {self.ubatch_size} is more than --batch-size {self.batch_size}")
-        if self.parallel >= self.ubatch_size:
-            raise ValueError(f"--parallel {self.parallel} needs a --ubatch-size above it, not {self.ubatch_size}")
+        # Whichever is smaller bounds a step: a micro-batch above --batch-size is clamped, as in llama.cpp.
+        step, flag = min((self.ubatch_size, "--ubatch-size"), (self.batch_size, "--batch-size"))
+        if self.parallel >= step:
+            raise ValueError(f"--parallel {self.parallel} needs a {flag} above it, not {step}")
         if self.cache_type_v not in _FLOAT_CACHES and self.flash_attn == "off":
             raise ValueError(f"--cache-type-v {self.cache_type_v} needs flash attention; drop --flash-attn off")
         if self.model is not None and self.hf_repo is not None:

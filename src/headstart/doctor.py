@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from .config import Config, fields
 from .core.rules import RULES
-from .engine.parity import SEQUENCES, Finding, Parity
+from .engine.parity import NOISE_MARGIN, SEQUENCES, SMALLEST_NOISE, Finding, Parity
 from .engine.protocol import Engine
 from .errors import StartupError
 from .flags import SETTINGS_EPILOG, SPELLINGS, takes_settings
@@ -21,7 +22,11 @@ from .settings import load_config
 # What decides which model is loaded and how it computes. Files and variables may name all the rest as well.
 FLAGS = {"config", "model", "hf_repo", "state_slots"} | {n for n, _, flag in fields() if flag.group == "Computation"}
 CONTEXT = 8192
-CAPTION = "Differences of logits. What is allowed beyond none is what any neighbour in the cache causes."
+CAPTION = (
+    "Differences of logits. Allowed: none, where both runs must agree to the bit; else "
+    f"{NOISE_MARGIN:.0f} x the median difference that a mere neighbour in the cache caused in this run, "
+    f"at least {SMALLEST_NOISE:.0e}."
+)
 
 Head = Annotated[
     int, typer.Option("--head", min=600, max=CONTEXT // 2, metavar="N", help="Tokens of the shared prefix")
@@ -61,8 +66,9 @@ def _examine(config: Config, head: int) -> int:
     engine = load_engine(config, keep_logits=True)
     console = Console()
     try:
-        console.print(f"[bold]{config.model}[/]: {engine.info.description}")
-        console.print(_memory(engine))
+        # Never broken: a path in it can be copied, and a pipe gets whole lines.
+        console.print(f"[bold]{escape(str(config.model))}[/]: {engine.info.description}", soft_wrap=True)
+        console.print(_memory(engine), soft_wrap=True)
         if not RULES[engine.info.kind].shares:
             return 0
         chunk = min(config.batch_size, config.ubatch_size)
@@ -88,7 +94,7 @@ def _report(findings: Iterable[Finding], console: Console) -> tuple[Table, bool]
     table = Table("check", "difference", "allowed", "same top", "verdict", caption=CAPTION)
     held = True
     for finding in findings:
-        console.print(f"  {finding.check} ...", style="dim")
+        console.print(f"  {finding.check} ...", style="dim", soft_wrap=True)
         held &= finding.held
         table.add_row(
             finding.check,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .core import overview
-from .core.plan import Action, Attach, Drop, Hold, Save, Step
+from .core.plan import Action, Attach, Drop, Hold, Plan, Save, Step
 from .core.scheduler import Scheduler
 from .engine.protocol import Engine, OutOfCells, Refused
 from .errors import RequestError
@@ -14,10 +16,15 @@ from .types import RequestId, SeqId
 
 
 class Driver:
-    """Drives ``engine`` by ``scheduler``. `turn` until it returns False; `take` what there is to tell."""
+    """Drives ``engine`` by ``scheduler``. `turn` until it returns False; `take` what there is to tell.
 
-    def __init__(self, engine: Engine, scheduler: Scheduler) -> None:
-        self.engine, self.scheduler = engine, scheduler
+    ``note`` is told which requests each plan is about before it is performed, and of none when there is nothing to do.
+    """
+
+    def __init__(
+        self, engine: Engine, scheduler: Scheduler, note: Callable[[tuple[RequestId, ...]], object] = lambda _: None
+    ) -> None:
+        self.engine, self.scheduler, self._note = engine, scheduler, note
         self._replies: list[Reply] = []
         self._events: list[Event] = []
         self._usage: Usage | None = None
@@ -42,6 +49,7 @@ class Driver:
         Returns False when there was nothing to do.
         """
         plan = self.scheduler.plan(now)
+        self._note(_requests(plan))
         whole = self._perform(plan.actions, now)
         if plan.step is not None and whole:
             self._run(plan.step, now)
@@ -110,3 +118,9 @@ class Driver:
     def view(self, nonce: int) -> Snapshot:
         """Everything live, for /slots."""
         return overview.snapshot(self.scheduler, nonce)
+
+
+def _requests(plan: Plan) -> tuple[RequestId, ...]:
+    """Whose work it is."""
+    attached = [action.request for action in plan.actions if isinstance(action, Attach)]
+    return (*attached, *(entry.request for entry in plan.step.entries)) if plan.step else tuple(attached)

@@ -47,6 +47,30 @@ def fill_bare(argv: Sequence[str]) -> list[str]:
     return filled
 
 
+# Flags of llama-server that a command line may hold and that change nothing here, and why.
+_ALWAYS = "always on"
+_NEEDLESS = {
+    "--jinja": _ALWAYS,
+    "--metrics": _ALWAYS,
+    "--slots": _ALWAYS,
+    "-cb": _ALWAYS,
+    "--cont-batching": _ALWAYS,
+    "-kvu": _ALWAYS,
+    "--kv-unified": _ALWAYS,
+    "--no-webui": "there is none",
+}
+
+
+def drop_needless(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """``argv`` of ``serve`` without llama-server's flags that nothing here needs, and those with the reason."""
+    if not argv or argv[0] != "serve":
+        return list(argv), []
+    plain = {word: word.replace("_", "-") for word in argv}
+    kept = [word for word in argv if plain[word] not in _NEEDLESS]
+    dropped = dict.fromkeys(plain[word] for word in argv if plain[word] in _NEEDLESS)
+    return kept, [f"{name} ({_NEEDLESS[name]})" for name in dropped]
+
+
 def flag_names() -> set[str]:
     """Every spelling of every setting on the command line."""
     return {name for _, _, flag in fields() for name in (*flag.names, flag.off) if name is not None}

@@ -7,19 +7,41 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import structlog
 import zmq
 
+from . import recorder
 from .channel import FrontEnd
 from .config import Config
 from .errors import StartupError
 from .messages import Command, Fatal, ModelInfo, Ready, Reply, Shutdown
 
 STOP_SECONDS = 10.0
+WORKER = ("-m", "headstart.worker")  # what Python is to run
 log = structlog.get_logger("headstart.client")
+
+
+class ModelReplaced(StartupError):
+    """A worker came back with another file than the one whose vocabulary and template the front has read."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            f"{config.model} is not the file any more that this server started with: it would be read with the old "
+            "one's vocabulary; start the server again"
+        )
+
+
+def stamp(config: Config) -> tuple[int, int] | None:
+    """What tells the model's file from one that has replaced it: size and time of the last change."""
+    try:
+        found = Path(config.model or "no model").stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
 
 
 class WorkerProcess:
@@ -29,22 +51,23 @@ class WorkerProcess:
         self,
         process: asyncio.subprocess.Process,
         context: zmq.Context[zmq.Socket[bytes]],
-        endpoint: str,
+        place: Path,
         receive: Callable[[Reply], None],
     ) -> None:
-        self._process, self._receive = process, receive
+        self._process, self._receive, self._place = process, receive, place
         self._first: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._channel = FrontEnd(context, endpoint, self._read, self._garbled)
+        self._channel = FrontEnd(context, f"ipc://{place}", self._read, self._garbled)
 
     @classmethod
     async def start(
-        cls, config: Config, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, receive: Callable[[Reply], None]
+        cls, config: Config, context: zmq.Context[zmq.Socket[bytes]], place: Path, receive: Callable[[Reply], None]
     ) -> WorkerProcess:
-        """Start a worker for ``config``; it loads the model while this returns."""
+        """Start a worker for ``config``; it loads the model while this returns. Its socket is at ``place``, a path that
+        no worker has had yet."""
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "headstart.worker", endpoint, str(os.getpid()), stdin=asyncio.subprocess.PIPE
+            sys.executable, *WORKER, str(place), str(os.getpid()), stdin=asyncio.subprocess.PIPE
         )
-        worker = cls(process, context, endpoint, receive)
+        worker = cls(process, context, place, receive)
         assert process.stdin is not None
         with contextlib.suppress(OSError, RuntimeError):  # it is gone already: `loaded` will say so
             process.stdin.write(config.model_dump_json().encode())
@@ -76,6 +99,10 @@ class WorkerProcess:
     async def died(self) -> int:
         """Wait for its end; the exit status, negative for a signal."""
         return await self._process.wait()
+
+    def account(self) -> recorder.Account:
+        """What it was doing when it died."""
+        return recorder.read(recorder.beside(self._place))
 
     def send(self, command: Command) -> None:
         """Hand over a command; it is obeyed between two steps."""

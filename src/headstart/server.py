@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .api.app import create_app
 from .api.services import Services
@@ -28,6 +29,8 @@ from .ops.metrics import Metrics
 
 # Agents keep connections open between turns; closing first makes their next request fail now and then.
 _KEEP_ALIVE_SECONDS = 75
+# From the first byte of a request to the end of its headers.
+_HEADERS_SECONDS = 30.0
 # What streams get to write their last words once the worker has stopped.
 _LAST_WORDS_SECONDS = 2.0
 
@@ -66,7 +69,10 @@ class _Server:
             if loading.done() and not stopping.done():
                 loading.result()
                 self._announce()
-                await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                supervisor = self._client.supervisor
+                await asyncio.wait({serving, stopping, supervisor}, return_when=asyncio.FIRST_COMPLETED)
+                if supervisor.done():
+                    supervisor.result()
         finally:
             stopping.cancel()
             await self._end(serving, loading)
@@ -80,7 +86,9 @@ class _Server:
         """Accept nothing more, let streams end within the grace period, end the rest with a proper last event."""
         self._http.should_exit = True
         if loading.done() and loading.exception() is None:
-            self._log.line("info", "stopping", grace_s=self._config.shutdown_grace)
+            self._log.line(
+                "info", "stopping; open answers may finish, Ctrl-C again ends them", grace_s=self._config.shutdown_grace
+            )
             await self._drained(serving)
         loading.cancel()
         await asyncio.gather(loading, return_exceptions=True)
@@ -107,9 +115,11 @@ class _Server:
     def _http_config(self) -> uvicorn.Config:
         return uvicorn.Config(
             create_app(self._services()),
+            http=_Connection,
             log_config=None,
             access_log=False,
             ws="none",
+            lifespan="off",
             server_header=False,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=round(self._config.shutdown_grace + _LAST_WORDS_SECONDS),
@@ -137,6 +147,38 @@ class _Server:
             version=version("headstart"),
             body_limit=config.max_body * 2**20,
         )
+
+
+class _Connection(HttpToolsProtocol):
+    """A connection that is closed, without an answer, when it says nothing or does not get to the end of its headers.
+
+    uvicorn itself waits for ever. Bodies have their own deadlines: see `api.body`.
+    """
+
+    _headers_due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+
+    def data_received(self, data: bytes) -> None:
+        # Also what follows an answer: the rest of a body that was refused, or a request that never starts.
+        if self._headers_due is None and (self.cycle is None or self.cycle.response_complete):
+            self._headers_due = self.loop.call_later(_HEADERS_SECONDS, self.transport.close)
+        super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        self._headers_came()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._headers_came()
+        super().connection_lost(exc)
+
+    def _headers_came(self) -> None:
+        if self._headers_due is not None:
+            self._headers_due.cancel()
+            self._headers_due = None
 
 
 class _Http(uvicorn.Server):

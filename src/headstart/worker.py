@@ -1,6 +1,6 @@
 """The worker process: owns the model, reads commands, takes turns, sends replies. The one place that owns time.
 
-Started by `client.Client` as ``python -m headstart.worker ENDPOINT PID_OF_THE_FRONT`` with the settings as JSON on
+Started by `client.Client` as ``python -m headstart.worker SOCKET PID_OF_THE_FRONT`` with the settings as JSON on
 standard input. It ends when it is told to, or when the front is gone.
 """
 
@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import zmq
 
@@ -27,6 +28,7 @@ from .engine.protocol import Engine
 from .errors import StartupError
 from .events import Event, Stepped, Usage
 from .messages import Abort, Command, Fatal, Happened, Inspect, Ready, Reply, Sampled, Shutdown, Submit
+from .recorder import Recorder, Watchdog, beside
 
 IDLE_MS = 500  # how often an idle worker looks whether the front is still there
 GAUGES_S = 0.25  # how often a busy one tells what changes with every step
@@ -34,7 +36,7 @@ TOKENS_S = 0.02  # how often it hands over tokens: a reader sees no difference, 
 log = logging.getLogger(__name__)
 
 
-def build_driver(engine: Engine, config: Config) -> Driver:
+def build_driver(engine: Engine, config: Config, recorder: Recorder) -> Driver:
     """Core and engine for these settings."""
     info = engine.info
     rules = rules_for(info.kind, sharing=info.sharing)
@@ -50,7 +52,7 @@ def build_driver(engine: Engine, config: Config) -> Driver:
     # A chunk that the library computes with its slow kernel takes longer than a larger one would.
     smallest = max(SMALLEST_CHUNK, info.exact_chunk)
     pace = Pace(min(config.batch_size, config.ubatch_size), config.step_ms, smallest)
-    return Driver(engine, Scheduler(limits, rules, device, snapshots, pace))
+    return Driver(engine, Scheduler(limits, rules, device, snapshots, pace), recorder.note)
 
 
 class Worker:
@@ -122,7 +124,9 @@ def main() -> None:
     context = zmq.Context()
     socket = context.socket(zmq.PAIR)
     socket.set_hwm(0)
-    socket.connect(sys.argv[1])
+    place = Path(sys.argv[1])
+    socket.connect(f"ipc://{place}")
+    recorder = Recorder(beside(place))
     try:
         from .engine.load import load_engine
 
@@ -131,7 +135,9 @@ def main() -> None:
         socket.send(encoder.encode([Fatal(str(error))]))
     else:
         socket.send(encoder.encode([Ready(engine.info, os.getpid())]))
-        Worker(socket, build_driver(engine, config), front).run()
+        engine.alone = recorder.alone
+        Watchdog(recorder).start()
+        Worker(socket, build_driver(engine, config, recorder), front).run()
         engine.shutdown()
     socket.close(linger=1000)
     context.term()

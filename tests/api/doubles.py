@@ -40,6 +40,8 @@ class ByteTokenizer:
     def is_control(self, token):
         return token >= BOS
 
+    is_special = is_control
+
     def is_end(self, token):
         return token == EOS
 
@@ -58,13 +60,13 @@ class PlainBuilder:
             raise RequestError("the template says no", param="messages")
         return "".join(f"{m['role']}:{m['content']}\n" for m in chat.messages)
 
-    def chat(self, chat):
+    def chat(self, chat, *, limit=None):
         tokens = ByteTokenizer().encode(self.render_text(chat), bos=True)
         cuts = [Cut(5, CutReason.HEAD)] if chat.implicit else []
         cuts += [Cut(10 * (i + 1), CutReason.EXPLICIT, mark.ttl) for i, mark in enumerate(chat.marks)]
         return Prompt("", tokens, cuts, reasoning_open=self.reasoning_open)
 
-    def text(self, prompt):
+    def text(self, prompt, salt="", *, limit=None):
         tokens = ByteTokenizer().encode(prompt, bos=True) if isinstance(prompt, str) else list(prompt)
         return Prompt(None, tokens, [])
 

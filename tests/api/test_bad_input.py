@@ -1,10 +1,13 @@
 """Whatever a client sends gets a clear answer before it costs anything."""
 
+import asyncio
+
 import pytest
 
+from headstart.api.limits import FREE_BYTES, MAX_ITEMS, MAX_VALUES
 from headstart.errors import EngineError, RequestError
 
-from .doubles import ScriptedWorker, chat, http, run, services
+from .doubles import PlainBuilder, ScriptedWorker, chat, http, run, services
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 USER = {"role": "user", "content": "hi"}
@@ -22,12 +25,14 @@ TABLE = [
     (CHAT, chat(temperature=-1), "temperature"),
     (CHAT, chat(temperature="warm"), "temperature"),
     (CHAT, chat(temperature=[]), "temperature"),
+    (CHAT, chat(model="x" * 1025), "model"),
     (CHAT, chat(top_p=1.5), "top_p"),
     (CHAT, chat(min_p=-0.1), "min_p"),
     (CHAT, chat(top_k=2**40), "top_k"),
     (CHAT, chat(repeat_penalty=0), "repeat_penalty"),
     (CHAT, chat(mirostat=3), "mirostat"),
     (CHAT, chat(dry_sequence_breakers=[]), "dry_sequence_breakers"),
+    (CHAT, chat(dry_sequence_breakers=["x"] * 9), "dry_sequence_breakers"),
     (CHAT, chat(n=0), "n"),
     (CHAT, chat(n=1_000_000), "n"),
     (CHAT, chat(n=True), "n"),
@@ -129,6 +134,140 @@ async def test_body_over_the_limit_is_refused_before_it_is_read():
     for answer in (announced, streamed):
         assert answer.status_code == 413 and answer.json()["error"]["code"] == "request_too_large"
     assert read < 10
+
+
+MANY = MAX_ITEMS + 1
+TOO_MANY = [
+    (CHAT, b'{"messages":[%s]}' % b",".join([b"{}"] * 2000), "messages", "context_length_exceeded"),
+    (CHAT, b'{"messages":[{"content":[%s]}]}' % b",".join([b"1"] * MANY), "messages[].content", "invalid_value"),
+    (CHAT, b'{"messages":[{"tool_calls":[%s]}]}' % b",".join([b"1"] * MANY), "messages[].tool_calls", "invalid_value"),
+    (CHAT, b'{"tools":[%s]}' % b",".join([b"1"] * MANY), "tools", "invalid_value"),
+    ("/apply-template", b'{"messages":[%s]}' % b",".join([b"{}"] * 2000), "messages", "context_length_exceeded"),
+    (TEXT, b'{"prompt":[%s]}' % b",".join([b"1"] * 2000), "prompt", "context_length_exceeded"),
+    (TEXT, b'{"prompt":["a",[%s]]}' % b",".join([b"1"] * 2000), "prompt", "context_length_exceeded"),
+    (TEXT, b'{"prompt":[%s]}' % b",".join([b"[1]"] * 2000), "prompt", "invalid_value"),
+    ("/tokenize", b'{"content":[%s]}' % b",".join([b"1"] * MAX_VALUES), None, "request_too_large"),
+    ("/tokenize", b'{"content":[%s]}' % b",".join([b'"\\","'] * MAX_VALUES), None, "request_too_large"),
+    ("/detokenize", b'{"tokens":[%s]}' % b",".join([b'"' + b"\\" * 2 + b'"'] * MAX_VALUES), None, "request_too_large"),
+]
+
+
+@run
+async def test_too_many_of_anything_is_refused_before_each_is_looked_at():
+    looked = []
+
+    class Nosy(PlainBuilder):
+        def chat(self, chat, **_options):
+            looked.append(chat)
+
+    async with http(services(builder=Nosy())) as client:
+        for path, body, param, code in TOO_MANY:
+            answer = await client.post(path, content=body)
+            error = answer.json()["error"]
+            assert (error["param"], error["code"]) == (param, code), (body[:40], error)
+            assert answer.status_code == (413 if code == "request_too_large" else 400)
+    assert not looked
+
+
+@run
+async def test_separators_inside_texts_do_not_count():
+    texts = [r"\"\\" + "," * MAX_VALUES, "[{:" * MAX_VALUES + "\\"]
+    async with http(services()) as client:
+        for text in texts:
+            body = {"messages": [USER], "metadata": {"a": text, "b": "c"}}
+            assert (await client.post(CHAT, json=body)).status_code == 200
+
+
+LONG = "x" * 200_000  # no context of 1000 tokens holds it
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": LONG}}
+HIDDEN = [
+    {"messages": [USER, {"role": "assistant", "reasoning_content": LONG}, USER]},
+    {"messages": [USER, {"role": "assistant", "tool_calls": [CALL]}]},
+    {"messages": [USER, {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"a": LONG}}}]}]},
+    {"messages": [USER, {"role": "assistant", "tool_calls": [{"function": {"name": LONG}}]}]},
+    {"messages": [{**USER, "name": LONG}]},
+    {"messages": [USER], "tools": [{"function": {"name": "f", "parameters": {"a": LONG}}}]},
+    {"messages": [USER], "chat_template_kwargs": {"documents": [LONG]}},
+]
+
+
+@pytest.mark.parametrize("path", [CHAT, "/apply-template"])
+def test_every_text_that_a_template_shows_counts_before_it_is_rendered(path):
+    @run
+    async def check():
+        made = services()
+        async with http(made) as client:
+            for body in HIDDEN:
+                error = (await client.post(path, json=body)).json()["error"]
+                assert (error["param"], error["code"]) == ("messages", "context_length_exceeded"), body.keys()
+            unused = await client.post(path, json={**HIDDEN[5], "tool_choice": "none"})
+        assert unused.status_code == 200 and len(made.builder.seen) == 1
+
+    check()
+
+
+@run
+async def test_a_body_that_stops_arriving():
+    async def slow(pause):
+        while True:
+            yield b" "
+            await asyncio.sleep(pause)
+
+    for pause, limits in ((60, {"body_silence": 0.02}), (0.001, {"body_seconds": 0.05})):
+        async with http(services(**limits)) as client:
+            answer = await client.post(CHAT, content=slow(pause))
+        assert answer.status_code == 408 and answer.json()["error"]["code"] == "request_timeout"
+        assert answer.headers["connection"] == "close"
+
+
+@run
+async def test_bodies_that_arrive_at_once_are_bounded_together():
+    held = asyncio.Event()
+
+    async def large():
+        for _ in range(4):
+            yield b" " * (FREE_BYTES // 2)
+        await held.wait()
+
+    async with http(services(body_limit=3 * FREE_BYTES)) as client:
+        waiting = [asyncio.create_task(client.post(CHAT, content=large())) for _ in range(20)]
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        while len(done) < 20 - 12:
+            more, _ = await asyncio.wait(set(waiting) - done, return_when=asyncio.FIRST_COMPLETED)
+            done |= more
+        small = await client.post(CHAT, json=chat())
+        held.set()
+        answers = await asyncio.gather(*waiting)
+        again = await client.post(CHAT, content=b" " * 2 * FREE_BYTES)
+    refused = [answer for answer in answers if answer.status_code == 503]
+    assert len(refused) == 8 and small.status_code == 200
+    assert {(r.json()["error"]["code"], r.headers["retry-after"]) for r in refused} == {("overloaded", "5")}
+    assert {answer.status_code for answer in answers} == {400, 503} and again.status_code == 400
+
+
+@run
+async def test_integers_may_be_written_as_floats():
+    worker = ScriptedWorker()
+    async with http(services(worker)) as client:
+        assert (await client.post(TEXT, json={"prompt": [1.0, 2]})).status_code == 200
+        assert (await client.post(TEXT, json={"prompt": [[3.0], "a"]})).status_code == 200
+        for prompt in ([1.5], [True], [1.0, None]):
+            assert (await client.post(TEXT, json={"prompt": prompt})).json()["error"]["param"] == "prompt"
+    assert [work.tokens for work in worker.submitted[:2]] == [[1, 2], [3]]
+
+
+@run
+async def test_slots_do_not_wait_for_ever():
+    class Busy(ScriptedWorker):
+        async def inspect(self):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise EngineError("The worker died.", status=503) from None
+
+    async with http(services(Busy(), inspect_seconds=0.01)) as client:
+        answer = await client.get("/slots")
+    assert answer.status_code == 503 and answer.json()["error"]["message"] == "The worker is busy."
 
 
 @run

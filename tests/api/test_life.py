@@ -1,10 +1,13 @@
 """Streams show life, and nothing runs on for a client that has left."""
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from headstart.api.app import create_app
+from headstart.api.body import SMALL
 from headstart.errors import EngineError
 
 from .doubles import ScriptedWorker, Wire, chat, events, http, run, services
@@ -63,6 +66,39 @@ def test_a_client_that_leaves_ends_its_work_at_once(path, body, stream, at):
         await asyncio.wait_for(wire.task, 1)
         assert sorted(worker.closed) == sorted(worker.opened)
         assert stream or not wire.sent
+
+    check()
+
+
+@pytest.mark.parametrize(
+    "path, body",
+    [*PATHS, ("/apply-template", chat()), ("/tokenize", {"content": "x"}), ("/detokenize", {"tokens": [1]})],
+)
+@pytest.mark.parametrize("size", [0, SMALL])
+def test_work_that_waits_for_a_thread_is_dropped_with_its_client(path, body, size):
+    @run
+    async def check():
+        gate, ran = threading.Event(), []
+
+        class Counting(ThreadPoolExecutor):
+            def submit(self, work, *args):
+                # With arguments it's the test's own, or an answer to remember.
+                return super().submit(work, *args) if args else super().submit(lambda: (ran.append(path), work())[1])
+
+        made = services(pool=Counting(1), parser=Counting(1))
+        busy = [pool.submit(gate.wait, 10) for pool in (made.pool, made.parser)]
+        app = create_app(made)
+        wires = [Wire(app, path, {**body, "user": "x" * size}) for _ in range(3)]
+        await asyncio.sleep(0.02)
+        assert not any(wire.task.done() for wire in wires)
+        for wire in wires:
+            wire.hang_up()
+        await asyncio.gather(*[wire.task for wire in wires])
+        gate.set()
+        await asyncio.gather(*map(asyncio.wrap_future, busy))
+        async with http(made) as client:
+            assert (await client.post(path, json=body)).status_code == 200
+        assert ran == [path]
 
     check()
 

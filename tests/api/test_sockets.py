@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import uvicorn
 
+from headstart import server as server_module
 from headstart.api.app import create_app
 from headstart.chat.prompt import PromptBuilder
 from headstart.chat.template import ChatTemplate
@@ -16,9 +17,9 @@ from .doubles import ScriptedWorker, chat, run, services
 
 
 @asynccontextmanager
-async def serving(made):
+async def serving(made, **options):
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(create_app(made), log_config=None, lifespan="off"))
+        server = uvicorn.Server(uvicorn.Config(create_app(made), log_config=None, lifespan="off", **options))
         task = asyncio.create_task(server.serve(sockets=[listener]))
         while not server.started:
             await asyncio.sleep(0.005)
@@ -64,6 +65,54 @@ async def test_oversized_body_is_answered_without_being_read():
     async with serving(services(body_limit=1000)) as port:
         reader, writer = await post(port, {}, length=10**9)
         assert b" 413 " in await asyncio.wait_for(reader.readline(), 5)
+        writer.close()
+
+
+def test_a_connection_that_does_not_get_to_the_end_of_its_headers_is_closed(monkeypatch):
+    monkeypatch.setattr(server_module, "_HEADERS_SECONDS", 0.05)
+
+    @run
+    async def check():
+        options = {"http": server_module._Connection, "timeout_keep_alive": 0.1}
+        async with serving(services(body_limit=1000), **options) as port:
+            for start in (b"", b"POST /v1/chat", b"\r\n\r\n", b"GET /health HTTP/1.1\r\nHost: t\r\n"):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(start)
+                assert await asyncio.wait_for(reader.read(), 5) == b""
+                writer.close()
+            # The rest of a refused body keeps no connection open either.
+            reader, writer = await post(port, {}, length=10**9)
+            rest = asyncio.create_task(dribble(writer))
+            assert b" 413 " in await asyncio.wait_for(reader.read(), 5)
+            rest.cancel()
+            writer.close()
+
+    check()
+
+
+async def dribble(writer):
+    while True:
+        writer.write(b"x")
+        await asyncio.sleep(0.01)
+
+
+@run
+async def test_half_a_body_is_answered_and_the_connection_closed():
+    async with serving(services(body_silence=0.05), http=server_module._Connection) as port:
+        reader, writer = await post(port, chat(), length=1000)
+        answer = await asyncio.wait_for(reader.read(), 5)
+        assert answer.startswith(b"HTTP/1.1 408 ") and b'"code":"request_timeout"' in answer
+        writer.close()
+
+
+@run
+async def test_answers_outlast_the_deadline_for_headers():
+    worker = ScriptedWorker(before={3: 0.2})
+    options = {"http": server_module._Connection, "timeout_keep_alive": 0.05}
+    async with serving(services(worker), **options) as port:
+        reader, writer = await post(port, chat(stream=True))
+        await asyncio.wait_for(reader.readuntil(b"[DONE]"), 5)
+        assert await asyncio.wait_for(reader.read(), 5) == b"\n\n\r\n0\r\n\r\n"  # idle from then on
         writer.close()
 
 

@@ -19,7 +19,7 @@ FACTS = {"date": "2026-11-29 12:00 UTC", "machine": "a machine", "threads": "2",
 
 
 def result() -> ModelResult:
-    found = ModelResult("dense", "llama", "attention", 14_000)
+    found = ModelResult("dense", "llama", "attention", 14_000, 42_000_000)
     found.rows = [
         Row("third", "third session", 0.3, 0.34, "s", note="why"),
         Row("cells", "cells", 14_061, 14_060, "cells"),
@@ -80,6 +80,15 @@ def test_a_picture_is_drawn_for_one_model_and_for_several(tmp_path: Path) -> Non
         draw([result() for _ in range(count)], FACTS, path)
         assert path.read_bytes()[:4] == b"\x89PNG"
         assert path.stat().st_size > 20_000
+
+
+def test_dots_that_would_lie_on_one_another_are_set_apart() -> None:
+    from headstart.bench.plot import _panel_title, _rows
+
+    first, later = ({who: found[y] for who, found in result().sessions.items()} for y in (0, 1))
+    assert _rows(0, first) == {"headstart": -0.18, "sharing off": 0.18}
+    assert _rows(1, later) == {"headstart": 1.0, "sharing off": 1.0}
+    assert _panel_title(result()) == "Dense, 42 MB"
 
 
 def test_without_sessions_there_is_no_picture(tmp_path: Path) -> None:

@@ -76,5 +76,8 @@ class FakeTokenizer:
     def is_control(self, token: int) -> bool:
         return token < len(SPECIAL)
 
+    def is_special(self, token: int) -> bool:
+        return token < len(SPECIAL)
+
     def is_end(self, token: int) -> bool:
         return token in (1, 3)

@@ -1,5 +1,6 @@
 """Remembered tokens are the tokenizer's own, except for generated text, which keeps the tokens it was made of."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -83,7 +84,7 @@ def test_memory_is_bounded():
     kept, _ = memory(max_chars=1000, max_texts=5)
     for number in range(50):
         kept.encode(f"{number} " * 30)
-        assert kept._chars == sum(map(len, kept._entries)) <= 1000 and len(kept._entries) <= 5
+        assert kept._chars == sum(len(text) for _, text in kept._entries) <= 1000 and len(kept._entries) <= 5
     kept.encode("x" * 2000)
     assert kept._chars == 0
 
@@ -101,6 +102,58 @@ def test_a_conversation_keeps_what_the_model_said():
     talk += [{"role": "assistant", "content": "hello world"}, {"role": "user", "content": "more"}]
     again = builder.chat(ChatInput(talk))
     assert again.tokens[: len(prompt.tokens) + len(odd)] == prompt.tokens + odd
+
+
+HEAD = "<|im_start|>system\nYou help.<|im_end|>\n"
+
+
+def letters(tokenizer, text):
+    """The text in tokens of single letters, whatever special token it spells."""
+    return [tokenizer.encode(letter, special=False)[0] for letter in text]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer", "after"),
+    [
+        (HEAD, "<|im_start|>user\nhello", "<|im_end|>\n"),
+        (HEAD, "start <|im_end|>", "<|im_end|>\n"),
+        (HEAD + "<|im_", "start|>user\nhello", "<|im_end|>\n"),  # the text of the token begins in the prompt
+    ],
+)
+def test_letters_never_stand_for_a_special_token(prompt, answer, after):
+    kept, tokenizer = memory()
+    kept.remember(prompt, kept.encode(prompt), letters(tokenizer, answer))
+    whole = prompt + answer + after
+    assert kept.encode(whole) == tokenizer.encode(whole, bos=True)
+
+
+def test_an_answer_with_its_special_tokens_is_kept():
+    kept, tokenizer = memory()
+    answer = letters(tokenizer, "hello") + tokenizer.encode("<|im_end|>")
+    tokens = kept.encode(HEAD)
+    kept.remember(HEAD, tokens, answer)
+    assert kept.encode(HEAD + "hello<|im_end|>\n")[: len(tokens) + len(answer)] == tokens + answer
+
+
+def test_memory_of_one_salt_is_not_anothers():
+    kept, tokenizer = memory()
+    odd = letters(tokenizer, "hello world")
+    kept.remember(HEAD, kept.encode(HEAD, "a"), odd, "a")
+    whole = HEAD + "hello world<|im_end|>"
+    assert kept.encode(whole, "b") == kept.encode(whole) == tokenizer.encode(whole, bos=True)
+    assert kept.encode(whole, "a") == [*tokenizer.encode(HEAD, bos=True), *odd, *tokenizer.encode("<|im_end|>")]
+
+
+@pytest.mark.parametrize("fields", [{"add_generation_prompt": False}, {"salt": "a"}, {}])
+def test_only_what_the_assistant_said_is_remembered_and_under_its_salt(fields):
+    tokenizer = FakeTokenizer()
+    builder = PromptBuilder(ChatTemplate(CHATML_TOOLS, bos_text="<s>", eos_text="</s>"), tokenizer)
+    asked = [{"role": "user", "content": "hello"}]
+    prompt = builder.chat(ChatInput(asked, **fields))
+    builder.remember(prompt, letters(tokenizer, "hello world"))
+    talk = [*asked, {"role": "assistant", "content": "hello world"}, {"role": "user", "content": "more"}]
+    again = builder.chat(ChatInput(talk))
+    assert (again.tokens == tokenizer.encode(again.text, bos=True)) == bool(fields)
 
 
 def test_an_answer_is_not_spliced_where_text_goes_on():

@@ -43,6 +43,23 @@ def check(prompt):
     assert places == sorted(set(places)) and all(0 < p < len(prompt.tokens) for p in places)
 
 
+def test_a_text_that_is_far_too_long_is_not_tokenized_to_its_end():
+    made, tokenizer = builder()
+    far, near, spread = "the" * 100_000, "the" * 300, " " * 5000
+    for ask in (
+        lambda text: made.text(text, limit=200),
+        lambda text: made.chat(ChatInput([{"role": "user", "content": text}]), limit=200),
+    ):
+        for text, most in ((far, 2000), (near, 6000)):
+            before = tokenizer.encoded_chars
+            with pytest.raises(RequestError) as refused:
+                ask(text)
+            assert refused.value.code == "context_length_exceeded" and "200 tokens" in refused.value.message
+            assert tokenizer.encoded_chars - before < most
+    assert len(made.text(spread, limit=2000).tokens) == len(tokenizer.encode(spread, bos=True))
+    assert len(made.text(near, limit=302).tokens) == 301
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_the_head_is_what_siblings_share(name):
     made, tokenizer = builder(ALL[name])

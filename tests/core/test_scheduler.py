@@ -168,6 +168,42 @@ def test_a_retry_of_the_same_body_costs_next_to_nothing() -> None:
         assert run.said["first"] == run.said["double"] == run.said["again"]
 
 
+def test_siblings_one_after_the_other_keep_one_head() -> None:
+    run = Run()
+    head = words(540)
+    for i in range(6):
+        run.submit(f"s{i}", [*head, i, *words(10, i)], head=540)
+        run.finish()
+    heads = [h for h in run.driver.scheduler.device.holders.values() if h.why is CutReason.HEAD]
+    assert [(h.tokens, h.hits) for h in heads] == [(540, 5)]
+
+
+def test_a_turn_that_goes_on_where_the_last_one_ended_misses_nothing() -> None:
+    run = Run()
+    prompt = words(300)
+    run.submit("first", prompt, max_tokens=5)
+    run.finish()
+    said = [*prompt, *run.said["first"]]
+    run.submit("second", [*said, *words(40, 1)])
+    run.finish()
+    assert run.started["second"].cached_tokens == 304  # the last sampled token is never computed
+    assert (run.started["second"].reason, run.started["second"].parts_at) == ("", None)
+    run.submit("other", [*said[:200], *words(140, 2)])
+    run.finish()
+    assert run.started["other"].parts_at == 200 and "at token 200" in run.started["other"].reason
+
+
+def test_events_come_in_the_order_in_which_they_came_about() -> None:
+    run = Run()
+    head = words(300)
+    run.submit("a", [*head, 1, 2], max_tokens=1)
+    run.finish()
+    run.submit("b", [*head, *words(100, 3)], max_tokens=1)
+    run.finish()
+    told = [type(e).__name__ for e in run.events if getattr(e, "id", None) == "b"]
+    assert told == ["Queued", "Attached", "Missed", "FirstToken", "Done"]
+
+
 def test_bypass_and_salt_share_nothing() -> None:
     run = Run()
     prompt = words(300)

@@ -77,7 +77,7 @@ class TreeAgainstLists(RuleBasedStateMachine):
             others = {cell for other, p in self.lists.items() if other != seq for cell, _ in p}
             assert self.tree.own_cells(seq) == len({cell for cell, _ in path} - others)
             same = {s for s, p in self.lists.items() if p == path}
-            assert set(self.tree.ending(seq, len(path))) == same
+            assert set(self.tree.ends_at(self.tree.path(seq)[-1])) == same
         some = frozenset(list(self.lists)[::2])
         kept = {cell for other, p in self.lists.items() if other not in some for cell, _ in p}
         assert self.tree.exclusive(some) == len(set(cells) - kept)

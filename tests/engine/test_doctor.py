@@ -66,6 +66,7 @@ def _spoilt(parity, at, share):
 def test_doctor_says_that_all_is_well(tiny_model, capsys):
     assert main(["-m", str(tiny_model("qwen35")), "-t", "1", "--head", "600"]) == 0
     said = capsys.readouterr().out
+    assert str(tiny_model("qwen35")) in said  # in one piece, however long
     assert "hybrid" in said and "Sharing is safe" in said and "NOT held" not in said
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headstart.engine import model
 from headstart.engine.model import load
 from headstart.engine.settings import EngineSettings
 from headstart.engine.vocab import Vocabulary
@@ -75,7 +76,7 @@ def test_settings_that_cannot_be(tiny_model):
 
 
 @pytest.mark.parametrize("arch", ["llama", "qwen35", "gemma3", "mamba2"])
-def test_the_smallest_batches_load(tiny_model, arch):
+def test_the_smallest_settings_load(tiny_model, arch):
     # In a process of its own: where the library has less room than sequences it aborts.
     code = """
 import sys
@@ -83,7 +84,7 @@ from headstart.core.plan import Prefill, Step
 from headstart.engine.llama import LlamaEngine
 from headstart.engine.settings import EngineSettings
 from headstart.messages import Sampling
-e = LlamaEngine(EngineSettings(model=sys.argv[1], n_ctx=1024, n_batch=32, n_ubatch=32, n_threads=1, n_threads_batch=1))
+e = LlamaEngine(EngineSettings(model=sys.argv[1], n_ctx=256, n_batch=32, n_ubatch=64, n_threads=1, n_threads_batch=1))
 e.open("a", Sampling(), [])
 step = Step(prefills=(Prefill("a", 0, 0, tuple(range(20, 52)), sample=True),))
 print([pick.request for pick in e.run(step).picks])
@@ -92,6 +93,21 @@ e.shutdown()
     done = subprocess.run([sys.executable, "-c", code, tiny_model(arch)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr[-500:]
     assert done.stdout == "['a']\n"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "layers", "said"),
+    [
+        (False, -1, "CPU only: this build of llama.cpp has no GPU support or finds no GPU (README: GPU)"),
+        (False, 99, "(README: GPU); warning: -ngl 99 has no effect"),
+        (True, -1, "GPU, every layer"),
+        (True, 20, "GPU, up to 20 layers"),
+        (True, 0, "CPU, as -ngl 0 asks"),
+    ],
+)
+def test_the_device_that_computes_is_named(monkeypatch, gpu, layers, said):
+    monkeypatch.setattr(model.C, "llama_supports_gpu_offload", lambda: gpu)
+    assert model._device(layers).endswith(said)
 
 
 def test_context_size_follows_the_model(tiny_model):

@@ -49,7 +49,12 @@ def nested_schema(depth: int) -> dict[str, Any]:
     return node
 
 
-CALL = {"id": "c", "type": "function", "function": {"name": "a", "arguments": "{no"}}
+def calling(arguments: str) -> dict[str, Any]:
+    call = {"id": "c", "type": "function", "function": {"name": "a", "arguments": arguments}}
+    return {"role": "assistant", "tool_calls": [call]}
+
+
+WORDY = {"type": "object", "properties": {f"p{i}": {"description": "some words of it " * 5} for i in range(9000)}}
 DOUBLING = "\n".join(f"r{i} ::= r{i + 1} r{i + 1}" for i in range(40))
 CYCLE = {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
 
@@ -96,7 +101,7 @@ REFUSED = {
     "id 2**31": complete(prompt=[2**31]),
     "id negative": complete(prompt=[-1]),
     "id a bool": complete(prompt=[True]),
-    "id a float": complete(prompt=[1.0]),
+    "id a fraction": complete(prompt=[1.5]),
     "id null": complete(prompt=[None]),
     # too long
     "30,000 equal characters": complete(prompt="a" * 30_000),
@@ -106,6 +111,11 @@ REFUSED = {
     "400,000 digits": complete(prompt="7" * 400_000),
     "tokens as many as the context": complete(prompt=[5] * N_CTX),
     "100,000 tokens": complete(prompt=[5] * 100_000),
+    "1,000,000 tokens": raw('{"prompt":[' + "5," * 1_000_000 + "5]}"),
+    "500,000 numbers to tokenize": raw(b'{"content":[' + b"5," * 500_000 + b"5.5]}", "/tokenize"),
+    "1 MB of a tool's parameters": chat(tools=[function("f", parameters=WORDY)]),
+    "1 MB of a call's arguments": chat(messages=[USER, calling(json.dumps(WORDY))]),
+    "1 MB of reasoning": chat(messages=[USER, {"role": "assistant", "reasoning_content": "hm, " * 250_000}, USER]),
     "5,000 tools": chat(tools=[function(f"f{i}", description="d" * 50) for i in range(5000)]),
     # numbers
     "temperature negative": complete(temperature=-1),
@@ -124,6 +134,7 @@ REFUSED = {
     "mirostat 3": complete(mirostat=3),
     "logprobs a million": complete(logprobs=1_000_000),
     "seed a text": complete(seed="x"),
+    "long model name": complete(model="x" * 100_000),
     "breakers that are long": complete(dry_multiplier=1, dry_sequence_breakers=["x" * 10_000] * 100),
     # lists
     "bias out of range": complete(logit_bias={"1024": 1}),
@@ -198,15 +209,15 @@ ODD = {
     "only an assistant": says("x", "assistant"),
     "only a tool": says("x", "tool"),
     "empty contents": chat(messages=[{"role": "user", "content": None}, {"role": "assistant", "content": []}, USER]),
-    "arguments that are no JSON": chat(messages=[USER, {"role": "assistant", "tool_calls": [CALL]}]),
+    "arguments that are no JSON": chat(messages=[USER, calling("{no")]),
     "template arguments that shadow": chat(chat_template_kwargs={"messages": 3, "raise_exception": 1}),
     "lengths in the billions": schema({"type": "string", "maxLength": 10**9, "minLength": 10**8}),
     "items in the billions": schema({"items": {"type": "array", "minItems": 10**9}, "minItems": 10**9}),
     "a pattern that backtracks": schema({"type": "string", "pattern": "(a+)+$"}),
     "property names that look like rules": schema({"properties": {'a\nroot ::= "': {}, "\0": {}}, "required": ["\0"]}),
     "a grammar of nothing": grammar('root ::= ""'),
-    "a long literal": grammar('root ::= "' + "a" * 400_000 + '"'),
-    "long model name": complete(model="x" * 100_000),
+    "a long literal": grammar('root ::= "' + "a" * 90_000 + '"'),
+    "ids as floats": complete(prompt=[1.0, 2.0]),
 }  # fmt: skip
 
 
@@ -262,18 +273,22 @@ def test_paths_and_methods_that_do_not_exist(server):
     assert server.http.head(server.url + "/").status_code == 200
 
 
-def test_an_ambiguous_grammar_fails_alone(server):
-    # Each token takes about four times as long as the one before it.
-    evil = {"prompt": "x", "max_tokens": 100, "ignore_eos": True, "stream": True}
-    evil["grammar"] = 'root ::= e\ne ::= "a" | "a" e | "a" e e | "a" e e e'
+AMBIGUOUS = {
+    "more ways with each token": 'root ::= e\ne ::= "a" | "a" e | "a" e e | "a" e e e',
+    "one class fifty times": "root ::= (" + " | ".join(["[a-z ]"] * 50) + ")*",
+    "classes that overlap": "root ::= (" + " | ".join(f"[{c}-z ]" for c in "abcdefgh") + ")*",
+    "optional pairs": "root ::= a\na ::= " + "([a-z]? [ a-z]*)? " * 40,
+    "repeated options": "root ::= x{0,900}\nx ::= [a-z ]? ",
+    "behind a literal": 'root ::= "' + "a" * 100 + '" (' + " | ".join(["[a-z ]"] * 50) + ")*",
+}
+
+
+@pytest.mark.parametrize("case", AMBIGUOUS)
+def test_an_ambiguous_grammar_is_refused_and_hurts_nobody(server, case):
     worker = server.worker()
-    with server.http.stream("POST", server.url + COMPLETIONS, json=evil, timeout=60) as reply:
-        lines = reply.iter_lines()
-        next(lines)
-        began = time.monotonic()
-        server.complete(prompt="hello", max_tokens=30)
-        assert time.monotonic() - began < 15
-        assert "ambiguous" in "".join(lines)
+    reply = server.post(COMPLETIONS, {"prompt": "x", "max_tokens": 20, "grammar": AMBIGUOUS[case]}, timeout=SECONDS)
+    assert reply.status_code == 400 and "ways" in reply.json()["error"]["message"]
+    server.complete(prompt="hello", max_tokens=3)
     assert server.worker() == worker
 
 

@@ -133,6 +133,31 @@ def test_bodies_in_tiny_pieces(server):
         assert each.recv(15) == b"HTTP/1.1 200 OK"
 
 
+SMALL_THINGS = {
+    "messages": ("/v1/chat/completions", '{"messages":[' + '{"role":"user"},' * 2_000_000 + "1]}"),
+    "tokens": ("/v1/completions", '{"prompt":[' + "5," * 12_000_000 + "5]}"),
+    "texts": ("/tokenize", '{"content":[' + '"",' * 4_000_000 + '""]}'),
+    "escapes": ("/v1/completions", '{"prompt":"' + r"\\" * 10_000_000 + '"}'),
+}
+
+
+@pytest.mark.parametrize("kind", SMALL_THINGS)
+def test_a_body_of_millions_of_small_things_holds_nobody_up(server, kind):
+    path, body = SMALL_THINGS[kind]
+    replies: list[httpx.Response] = []
+    thread = threading.Thread(
+        target=lambda: replies.append(httpx.post(server.url + path, content=body.encode(), timeout=60))
+    )
+    thread.start()
+    longest = 0.0
+    while thread.is_alive():
+        began = time.monotonic()
+        server.get("/health")
+        longest = max(longest, time.monotonic() - began)
+    assert longest < 1.5, "with nobody else on the machine it is less than half a second"
+    assert replies[0].status_code in (400, 413)
+
+
 def test_duplicates_in_flight_cost_one_prompt(server):
     body = {"prompt": words("duplicate", 3000), "max_tokens": 2, "temperature": 0}
     replies: list[httpx.Response] = []

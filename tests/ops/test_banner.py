@@ -25,7 +25,7 @@ MODEL = ModelInfo(
     size_bytes=98 * 2**20,
     kv_bytes_per_token=23_040,
     sharing=True,
-    notes=("cells bounded by memory",),
+    notes=("device: CPU only: no GPU", "cells bounded by memory"),
 )
 
 
@@ -36,6 +36,7 @@ def text(config: Config, model: ModelInfo = MODEL) -> dict[str, str]:
 def test_what_an_operator_asks_first() -> None:
     lines = text(Config(port=9000, parallel=3))
     assert lines["model"] == "/models/small.gguf (llama 135M Q4_1, 98.0 MiB)"
+    assert lines["device"] == "CPU only: no GPU"
     assert lines["memory"].startswith("attention")
     assert lines["context"] == "8,192 tokens for all sessions together; the model was trained on 2,048"
     assert lines["cache"] == "180.0 MiB, 22.5 KiB a token (keys f16, values f16)"
@@ -97,6 +98,14 @@ def test_every_line_is_printed(out: io.StringIO) -> None:
     banner.show(banner.facts(Config(), MODEL, ("a [note] of ours",)), out)
     for word in ("small.gguf", "attention", "8,192", "[note]", "http://127.0.0.1:8080/v1"):
         assert word in out.getvalue()
+
+
+def test_a_long_path_is_whole_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out, path = Terminal(), "/models/" + "a-long-name-of-a-folder/" * 5 + "model.gguf"
+    banner.show(banner.facts(Config(), msgspec.structs.replace(MODEL, path=path)), out)
+    assert path in out.getvalue()
+    assert "heads of 256 tokens and more are kept" in out.getvalue()
 
 
 def test_every_memory_kind_has_its_words() -> None:

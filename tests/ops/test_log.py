@@ -29,12 +29,12 @@ def lines(form: Format, level: Level, *happened: events.Event) -> list[str]:
 
 
 def test_json_lines_carry_every_field() -> None:
-    (line,) = lines("json", "info", DONE)
+    _, line = lines("json", "debug", DONE)
     record = json.loads(line)
     assert record.pop("timestamp").endswith("Z")
     assert record == {
         "event": "done",
-        "level": "info",
+        "level": "debug",
         "id": "r1",
         "reason": "stop",
         "prompt_tokens": 10,
@@ -44,6 +44,7 @@ def test_json_lines_carry_every_field() -> None:
 
 
 LIFE = (
+    events.Queued("chatcmpl-KFkH0mCYiTmAhrxzoT5u-oWY/0", 14_213),
     events.Attached("chatcmpl-KFkH0mCYiTmAhrxzoT5u-oWY/0", Source.HOLDER, 7, 13_998),
     events.Missed(
         "chatcmpl-KFkH0mCYiTmAhrxzoT5u-oWY/0", events.Miss.DIFFERS, "differs from ... at token 13998", 13_998, 215
@@ -66,9 +67,30 @@ def test_a_request_is_one_short_line_for_people() -> None:
 
 def test_every_field_of_a_request_is_there_for_machines() -> None:
     records = [json.loads(line) for line in lines("json", "debug", *LIFE)]
-    assert [record["event"] for record in records] == ["attached", "missed", "first token", "done"]
-    assert records[1]["code"] == "differs"
-    assert records[1]["reason"] == "differs from ... at token 13998"
+    assert [record["event"] for record in records] == ["queued", "attached", "missed", "first token", "request", "done"]
+    assert records[2]["code"] == "differs"
+    assert records[2]["reason"] == "differs from ... at token 13998"
+
+
+def test_a_request_is_one_record_for_machines() -> None:
+    (line,) = lines("json", "info", *LIFE)
+    record = json.loads(line)
+    assert record.pop("timestamp")
+    assert record == {
+        "event": "request",
+        "level": "info",
+        "id": "chatcmpl-KFkH0mCYiTmAhrxzoT5u-oWY/0",
+        "prompt": 14_213,
+        "cached": 13_998,
+        "source": "holder",
+        "miss": "differs",
+        "miss_at": 13_998,
+        "reason": "differs from ... at token 13998",
+        "first_token_ms": 345.28,
+        "tokens": 400,
+        "tokens_per_s": 12.32,
+        "finish": "length",
+    }
 
 
 @pytest.mark.parametrize(
@@ -78,6 +100,7 @@ def test_every_field_of_a_request_is_there_for_machines() -> None:
         ([events.Done("r1", None, 10, 0, 0.0)], "[warning] r1 prompt 10, failed"),
         (
             [
+                events.Queued("c-1234567/2", 10),
                 events.Missed("c-1234567/2", events.Miss.EXACT, "the last tokens ...", 7, 10),
                 events.FirstToken("c-1234567/2", 1.0, 2.0, cached=0, computed=10),
                 events.Done("c-1234567/2", FinishReason.STOP, 10, 1, 0.0),
@@ -93,7 +116,7 @@ def test_a_request_says_what_it_came_to(life: list[events.Event], said: str) -> 
 
 def test_nothing_is_remembered_of_a_request_that_is_over() -> None:
     summaries = Summaries()
-    for event in LIFE:
+    for event in (*LIFE, *LIFE[1:-1]):  # some come late
         summaries.note(event)
     assert summaries._running == {}
 

@@ -8,37 +8,34 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..chat.deltas import ContentDelta, Delta, ReasoningDelta, ToolCallDelta
-from ..chat.inputs import Prompt
+from ..chat.inputs import ChatInput, Prompt
 from ..chat.output import OutputStream
 from ..types import FinishReason
-from .chat_input import chat_input, text_size
+from .body import read
+from .chat_input import read_chat
 from .choice import Choice, TokenProb
 from .grammar import chat_grammar, forced_tools
 from .jobs import Job, check_model, new_id, on_pool, presentation, submits
-from .limits import check_text_fits, read_json
 from .sampling import sampling_of
 from .services import Services
 from .stream import Answer
-from .wire import parse
 from .wire_chat import ChatRequest
 
 
 async def chat_completions(request: Request, services: Services) -> Response:
     """Answer a conversation. Raises `RequestError` and `EngineError` for what is known before queueing."""
-    chat = parse(ChatRequest, await read_json(request, services.body_limit))
+    chat, source = await read(request, services, lambda body: read_chat(body, services))
     check_model(chat, services)
-    job = await on_pool(services, lambda: chat_job(chat, services))
+    job = await on_pool(request, services.pool, lambda: chat_job(chat, source, services))
     return Answer(job, ChatDialect(), services)
 
 
-def chat_job(chat: ChatRequest, services: Services) -> Job:
+def chat_job(chat: ChatRequest, source: ChatInput, services: Services) -> Job:
     """Render, tokenize and check ``chat``. Takes milliseconds to seconds: call it on a pool thread."""
     n_ctx = services.ready_model().n_ctx
-    source = chat_input(chat)
-    check_text_fits(text_size(source), n_ctx, "messages")
     top = (chat.top_logprobs or 0) if chat.logprobs else None
     grammar = chat_grammar(chat, services)
-    prompt = services.builder.chat(source)
+    prompt = services.builder.chat(source, limit=n_ctx)
     id = new_id("chatcmpl")
     sampling = sampling_of(chat, services.tokenizer, n_ctx, grammar=grammar, n_probs=top)
     works = submits(chat, [prompt], sampling, id=id, n_ctx=n_ctx, limit=chat.token_limit, param="messages")

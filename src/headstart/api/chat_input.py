@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..chat.fallback import dumps
 from ..chat.inputs import ChatInput, Mark
-from .limits import CHARS_PER_TOKEN
+from .limits import CHARS_PER_TOKEN, check_chat_counts, check_text_fits
+from .services import Services
+from .wire import parse
 from .wire_chat import ChatRequest, Message, Tool
 from .wire_sampling import Breakpoint
+
+
+def read_chat(body: dict[str, Any], services: Services) -> tuple[ChatRequest, ChatInput]:
+    """A chat request, refused here where it cannot fit whatever its tokens are. Raises `EngineError` without model."""
+    n_ctx = services.ready_model().n_ctx
+    check_chat_counts(body, n_ctx)
+    chat = parse(ChatRequest, body)
+    source = chat_input(chat)
+    check_text_fits(text_size(source), n_ctx, "messages")
+    return chat, source
 
 
 def chat_input(chat: ChatRequest) -> ChatInput:
@@ -24,6 +37,7 @@ def chat_input(chat: ChatRequest) -> ChatInput:
         continue_final=continues,
         marks=marks_of(chat),
         implicit=not chat.explicit,
+        salt=chat.cache_salt or "",
     )
 
 
@@ -62,14 +76,21 @@ def tool_dict(tool: Tool) -> dict[str, Any]:
 
 
 def text_size(source: ChatInput) -> int:
-    """Characters that certainly get into the prompt; a message's frame counts as the longest that a token may have."""
-    size = CHARS_PER_TOKEN * len(source.messages)
+    """Characters that templates show; a message's frame counts as the longest that a token may have.
+
+    Some leave old reasoning out, or parts of a tool. No client has that much of those and little else.
+    """
+    size = CHARS_PER_TOKEN * len(source.messages) + len(dumps(source.template_kwargs))
     for message in source.messages:
         content = message["content"]
         parts = content if isinstance(content, list) else [{"text": content or ""}]
         size += sum(len(part["text"]) for part in parts)
-    for tool in (source.tools or []) if source.tool_choice != "none" else []:
-        size += len(tool["function"].get("description") or "")
+        size += sum(len(message.get(key) or "") for key in ("name", "tool_call_id", "reasoning_content"))
+        for call in message.get("tool_calls", ()):
+            name, arguments = call["function"]["name"], call["function"]["arguments"]
+            size += len(name) + len(arguments if isinstance(arguments, str) else dumps(arguments))
+    if source.tools and source.tool_choice != "none":
+        size += len(dumps(source.tools))
     return size
 
 

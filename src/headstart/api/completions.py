@@ -11,10 +11,11 @@ from ..chat.deltas import ContentDelta, Delta
 from ..chat.output import OutputStream
 from ..errors import RequestError
 from ..types import FinishReason
+from .body import read
 from .choice import Choice, TokenProb
 from .grammar import plain_grammar
 from .jobs import Job, check_model, new_id, on_pool, presentation, submits
-from .limits import check_text_fits, check_tokens_fit, read_json
+from .limits import check_prompt_counts, check_text_fits, check_tokens_fit
 from .sampling import sampling_of
 from .services import Services
 from .stream import Answer
@@ -24,10 +25,15 @@ from .wire_completions import CompletionRequest
 
 async def completions(request: Request, services: Services) -> Response:
     """Continue texts. Raises `RequestError` and `EngineError` for what is known before queueing."""
-    body = parse(CompletionRequest, await read_json(request, services.body_limit))
+    body = await read(request, services, lambda body: _understood(body, services))
     check_model(body, services)
-    job = await on_pool(services, lambda: completion_job(body, services))
+    job = await on_pool(request, services.pool, lambda: completion_job(body, services))
     return Answer(job, TextDialect(job.echoes), services)
+
+
+def _understood(body: dict[str, Any], services: Services) -> CompletionRequest:
+    check_prompt_counts(body, services.ready_model().n_ctx)
+    return parse(CompletionRequest, body)
 
 
 def completion_job(body: CompletionRequest, services: Services) -> Job:
@@ -45,7 +51,7 @@ def completion_job(body: CompletionRequest, services: Services) -> Job:
     grammar = plain_grammar(body, services)
     for prompt in body.prompt:
         _check(prompt, n_ctx, services.tokenizer.n_vocab)
-    prompts = [services.builder.text(prompt) for prompt in body.prompt]
+    prompts = [services.builder.text(prompt, body.cache_salt or "", limit=n_ctx) for prompt in body.prompt]
     id = new_id("cmpl")
     sampling = sampling_of(body, services.tokenizer, n_ctx, grammar=grammar, n_probs=body.logprobs)
     return Job(

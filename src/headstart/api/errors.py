@@ -32,6 +32,8 @@ class Problem:
     def headers(self) -> dict[str, str]:
         if self.status == 401:
             return {"WWW-Authenticate": "Bearer"}
+        if self.status == 408:
+            return {"Connection": "close"}  # what is missing may still come, and would be taken for a request
         if self.retry_after is not None:
             return {"Retry-After": str(self.retry_after)}
         return {}

@@ -6,10 +6,13 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from msgspec import structs
+from starlette.requests import Request
+from starlette.types import Receive
 
 from .. import messages
 from ..chat.output import OutputStream
@@ -52,9 +55,32 @@ class Job:
         return sum(len(work.tokens) for work in self.works[:: self.n])
 
 
-async def on_pool(services: Services, work: Callable[[], Result]) -> Result:
-    """Run ``work`` on a thread whose stack is deep enough for a tokenizer."""
-    return await asyncio.get_running_loop().run_in_executor(services.pool, work)
+async def on_pool(request: Request, pool: Executor, work: Callable[[], Result]) -> Result:
+    """Run ``work`` on a thread of ``pool``. A client that leaves while it waits is not worked for: few threads serve
+    everybody. The request's body has to be read by then."""
+    result = asyncio.wrap_future(pool.submit(work))
+    watcher = asyncio.create_task(hung_up(request.receive))
+    try:
+        either: tuple[asyncio.Future[Any], ...] = (result, watcher)
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not result.done():
+            raise gone()
+        return result.result()
+    finally:
+        result.cancel()  # on the pool too, unless it runs
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)
+
+
+async def hung_up(receive: Receive) -> None:
+    """Return when the client has left. Its request's body has to be read by then."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def gone() -> RequestError:
+    """What ends the work for a client that has left; nobody reads it."""
+    return RequestError("The client left before its request was served.", status=499)
 
 
 def new_id(prefix: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 import msgspec
@@ -11,13 +12,13 @@ from starlette.responses import Response
 
 from .. import messages
 from ..errors import EngineError, RequestError
-from .chat_input import chat_input
+from .body import read
+from .chat_input import read_chat
 from .jobs import on_pool
-from .limits import check_text_fits, read_json
+from .limits import check_text_fits
 from .respond import json_response
 from .services import Services
 from .wire import Int, Wire, parse
-from .wire_chat import ChatRequest
 
 
 class TokenizeRequest(Wire):
@@ -66,10 +67,21 @@ async def props(_request: Request, services: Services) -> Response:
 async def slots(request: Request, services: Services) -> Response:
     """One entry for each live request and holder."""
     info = services.ready_model()
-    snapshot = await services.client.inspect()
+    snapshot = await _snapshot(services)
     if request.query_params.get("fail_on_no_slot") and snapshot.running >= services.config.parallel:
         raise EngineError("no slot available", status=503)
     return json_response([_slot(view, info.n_ctx) for view in snapshot.slots])
+
+
+async def _snapshot(services: Services) -> messages.Snapshot:
+    """The worker answers between two steps, and a step may be long."""
+    try:
+        async with asyncio.timeout(services.inspect_seconds) as limit:
+            return await services.client.inspect()
+    except (TimeoutError, EngineError):
+        if limit.expired():  # the client says that the worker died when its wait is cut off
+            raise EngineError("The worker is busy.", status=503) from None
+        raise
 
 
 def _slot(view: messages.SlotView, n_ctx: int) -> dict[str, Any]:
@@ -100,7 +112,18 @@ async def metrics(_request: Request, services: Services) -> Response:
 
 async def tokenize(request: Request, services: Services) -> Response:
     """Ids of a text, or of texts mixed with ids."""
-    body = parse(TokenizeRequest, await read_json(request, services.body_limit))
+    body = await read(request, services, lambda body: parse(TokenizeRequest, body))
+    return await on_pool(request, services.pool, lambda: _tokenized(body, services))
+
+
+def _tokenized(body: TokenizeRequest, services: Services) -> Response:
+    tokens = _tokens(body, services)
+    if body.with_pieces:
+        return json_response({"tokens": [{"id": t, "piece": _piece(t, services)} for t in tokens]})
+    return json_response({"tokens": tokens})
+
+
+def _tokens(body: TokenizeRequest, services: Services) -> list[int]:
     parts = body.content if isinstance(body.content, list) else [body.content]
     n_vocab = services.tokenizer.n_vocab
     if not all(isinstance(p, str) or (type(p) is int and 0 <= p < n_vocab) for p in parts):
@@ -109,14 +132,7 @@ async def tokenize(request: Request, services: Services) -> Response:
             param="content",
             code="invalid_value",
         )
-    check_text_fits(sum(len(p) for p in parts if isinstance(p, str)), max(_n_ctx(services), 1 << 16), "content")
-    tokens = await on_pool(services, lambda: _tokens(parts, body, services))
-    if body.with_pieces:
-        return json_response({"tokens": [{"id": t, "piece": _piece(t, services)} for t in tokens]})
-    return json_response({"tokens": tokens})
-
-
-def _tokens(parts: list[str | int], body: TokenizeRequest, services: Services) -> list[int]:
+    check_text_fits(sum(len(p) for p in parts if isinstance(p, str)), max(services.n_ctx, 1 << 16), "content")
     tokens: list[int] = []
     special = body.parse_special is not False
     for i, part in enumerate(parts):
@@ -137,7 +153,11 @@ def _piece(token: int, services: Services) -> str | list[int]:
 
 async def detokenize(request: Request, services: Services) -> Response:
     """The text of ids."""
-    body = parse(DetokenizeRequest, await read_json(request, services.body_limit))
+    body = await read(request, services, lambda body: parse(DetokenizeRequest, body))
+    return await on_pool(request, services.pool, lambda: _detokenized(body, services))
+
+
+def _detokenized(body: DetokenizeRequest, services: Services) -> Response:
     n_vocab = services.tokenizer.n_vocab
     for token in body.tokens:
         if not 0 <= token < n_vocab:
@@ -152,10 +172,6 @@ async def detokenize(request: Request, services: Services) -> Response:
 
 async def apply_template(request: Request, services: Services) -> Response:
     """The prompt of a chat request as text."""
-    chat = parse(ChatRequest, await read_json(request, services.body_limit))
-    source = chat_input(chat)
-    return json_response({"prompt": await on_pool(services, lambda: services.builder.render_text(source))})
-
-
-def _n_ctx(services: Services) -> int:
-    return services.client.model.n_ctx if services.client.model is not None else 0
+    _, source = await read(request, services, lambda body: read_chat(body, services))
+    prompt = await on_pool(request, services.pool, lambda: services.builder.render_text(source))
+    return json_response({"prompt": prompt})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import time
@@ -13,6 +13,7 @@ from .. import messages
 from ..chat.prompt import PromptBuilder
 from ..chat.tokenizer import Tokenizer
 from ..errors import EngineError
+from .limits import Inbox
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -44,7 +45,9 @@ class Services:
 
     ``schema_to_gbnf``, ``json_gbnf`` and ``check_gbnf`` raise `RequestError`; they're handed in because only the
     engine knows the library. ``keepalive`` is the longest silence of a stream. ``peek`` is how long a stream's
-    headers wait for a refusal that deserves an HTTP status of its own.
+    headers wait for a refusal that deserves an HTTP status of its own. ``parser`` is where large bodies are
+    understood. ``body_silence`` is the longest wait for more of a body, ``body_seconds`` for all of it,
+    ``inspect_seconds`` for the worker's state.
     """
 
     client: Worker
@@ -61,6 +64,11 @@ class Services:
     keepalive: float = 5.0
     peek: float = 0.05
     body_limit: int = 64 * 1024 * 1024
+    body_silence: float = 30.0
+    body_seconds: float = 300.0
+    inspect_seconds: float = 5.0
+    inbox: Inbox = field(default_factory=Inbox)
+    parser: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "parser"))
     created: int = field(default_factory=lambda: int(time()))
 
     def ready_model(self) -> messages.ModelInfo:
@@ -69,6 +77,11 @@ class Services:
             return self.client.model
         what = "Loading model" if self.client.state == "loading" else "The worker is down and being restarted"
         raise EngineError(what, status=503)
+
+    @property
+    def n_ctx(self) -> int:
+        """The context's length in tokens, 0 while no model is known."""
+        return self.client.model.n_ctx if self.client.model is not None else 0
 
     @property
     def model_id(self) -> str:

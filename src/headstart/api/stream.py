@@ -15,7 +15,7 @@ from .choice import Choice
 from .dialect import Dialect
 from .errors import error_response, openai_body, problem_of
 from .fanout import Fanout
-from .jobs import Job
+from .jobs import Job, hung_up
 from .respond import account, encode, envelope, json_response, progress_of, timings_of, usage_of
 from .services import Services
 
@@ -62,12 +62,7 @@ class Answer(Response):
 
 async def until_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None:
     """Run ``work``; cancel it, and wait until it has cleaned up, when the client leaves first."""
-
-    async def watch() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    watcher = asyncio.create_task(watch())
+    watcher = asyncio.create_task(hung_up(receive))
     await asyncio.sleep(0)
     if watcher.done():  # it left while its prompt was being read
         work.close()

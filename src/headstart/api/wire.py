@@ -18,12 +18,12 @@ class Wire(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
 
-def _integral(value: Any) -> Any:
-    # JavaScript clients and jq write 5 as 5.0.
+def integral(value: Any) -> Any:
+    """5 for 5.0, as JavaScript clients and jq write it."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Int = Annotated[int, BeforeValidator(_integral)]
+Int = Annotated[int, BeforeValidator(integral)]
 Index = Annotated[Int, Field(ge=-(2**31), le=2**31 - 1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Text = Annotated[str, Strict()]

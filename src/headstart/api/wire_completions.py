@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from .limits import MAX_CHOICES
-from .wire import Int
+from .wire import Int, integral
 from .wire_sampling import CommonFields
 
 Prompt = str | list[int]
@@ -31,14 +31,11 @@ class CompletionRequest(CommonFields):
             raise ValueError("expected a string, a list of strings, a list of token ids or a list of such lists")
         if not value:
             raise ValueError("an empty list has nothing to complete")
-        if _are_tokens(value):
-            return [value]
+        if isinstance(value[0], int | float):
+            value = [value]
         if len(value) > MAX_CHOICES:
             raise ValueError(f"at most {MAX_CHOICES} prompts")
-        for prompt in value:
-            if not isinstance(prompt, str) and not (isinstance(prompt, list) and prompt and _are_tokens(prompt)):
-                raise ValueError("each prompt is a string or a list of token ids")
-        return value
+        return [prompt if isinstance(prompt, str) else _tokens(prompt) for prompt in value]
 
     @field_validator("logprobs", mode="before")
     @classmethod
@@ -60,5 +57,8 @@ class CompletionRequest(CommonFields):
         return None if value is None or value < 0 else value
 
 
-def _are_tokens(values: list[Any]) -> bool:
-    return all(type(v) is int for v in values)
+def _tokens(values: Any) -> list[int]:
+    tokens = [integral(value) for value in values] if isinstance(values, list) else []
+    if not tokens or any(type(token) is not int for token in tokens):
+        raise ValueError("each prompt is a string or a list of token ids")
+    return tokens

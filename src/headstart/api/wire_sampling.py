@@ -7,7 +7,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from .limits import MAX_BIAS, MAX_BREAKERS, MAX_CHOICES, MAX_GRAMMAR_CHARS, MAX_STOP_CHARS, MAX_STOPS
+from .limits import (
+    MAX_BIAS,
+    MAX_BREAKERS,
+    MAX_CHOICES,
+    MAX_GRAMMAR_CHARS,
+    MAX_MODEL_CHARS,
+    MAX_STOP_CHARS,
+    MAX_STOPS,
+)
 from .wire import Index, Int, Share, Text, Wire
 
 Bias = tuple[int | str, float]  # a token or a text whose tokens are meant; -inf forbids
@@ -107,7 +115,7 @@ def _bias(pair: Any) -> Bias:
 class CommonFields(SamplingFields):
     """``max_tokens`` and its other names: -1 is llama-server's "no limit"; too many are clamped later."""
 
-    model: Text | None = None
+    model: Annotated[Text, Field(max_length=MAX_MODEL_CHARS)] | None = None
     n: Annotated[Int, Field(ge=1, le=MAX_CHOICES)] | None = None
     max_tokens: Annotated[Int, Field(ge=-1)] | None = None
     n_predict: Annotated[Int, Field(ge=-1)] | None = None

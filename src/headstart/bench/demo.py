@@ -28,7 +28,9 @@ RUNS = (("sharing on", ()), ("sharing off", ("--no-slot-attach",)))
 def main(argv: Sequence[str]) -> int:
     """Run the demo: 0 when all sessions were answered. Raises `StartupError` where something is missing."""
     parser = argparse.ArgumentParser(prog="headstart demo", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--threads", type=int, metavar="N", help="threads of the server (default: all physical cores)")
+    parser.add_argument(
+        "-t", "--threads", type=int, metavar="N", help="threads of the server (default: all physical cores)"
+    )
     options = parser.parse_args(argv)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server ends with us
     try:

@@ -78,10 +78,14 @@ async def third(target: Target, head: Head, repeat: int) -> list[Answer]:
     return answers[1:]
 
 
-async def burst(target: Target, bodies: Sequence[Body]) -> tuple[float, list[Answer]]:
-    """Everything at once: seconds until the last first token, and the answers."""
-    answers = await asyncio.gather(*(target.chat(body) for body in bodies))
-    return max(a.times[0] for a in answers) - min(a.sent for a in answers), list(answers)
+async def burst(target: Target, bodies: Sequence[Body]) -> list[Answer]:
+    """Everything at once."""
+    return await asyncio.gather(*(target.chat(body) for body in bodies))
+
+
+def wall(answers: Sequence[Answer]) -> float:
+    """Seconds from the first request to the last first token."""
+    return max(a.times[0] for a in answers) - min(a.sent for a in answers)
 
 
 async def gap(target: Target, head: Head, cold: Body) -> list[float]:

@@ -86,7 +86,8 @@ async def run(options: argparse.Namespace) -> int:
     results: list[ModelResult] = []
     for name in options.models:
         model = catalogue.model(name, quick=options.quick)
-        result = ModelResult(name, model.arch, model.kind.value, options.sizes.head)
+        size = model.path.stat().st_size
+        result = ModelResult(name, model.arch, model.kind.value, options.sizes.head, size)
         results.append(result)
         await _measure(model, result, options, progress)
         report.show(console, result)
@@ -151,6 +152,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"tiny models and a head of {QUICK.head:,} tokens: shows that it works, its numbers mean little",
     )
     p.add_argument(
+        "-t",
         "--threads",
         type=int,
         default=physical_cores(),

@@ -54,7 +54,7 @@ async def compare(stage: Stage, url: str, name: str, say: Callable[[str], None])
 
 async def _burst(stage: Stage, peer: Target, head: Head | None) -> float:
     assert head is not None
-    return (await drive.burst(peer, [head.body(task(i), max_tokens=1) for i in range(4)]))[0]
+    return drive.wall(await drive.burst(peer, [head.body(task(i), max_tokens=1) for i in range(4)]))
 
 
 async def _third(stage: Stage, peer: Target, head: Head | None) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 OURS = "headstart"
 _COLOURS = {OURS: "#0b6e99", "sharing off": "#c2410c", "peer": "#7c3aed"}
 _LABELS = {OURS: "Headstart", "sharing off": "sharing off", "peer": "peer"}
+_NEAR = 1.35  # nearer than this, as a ratio, dots lie on one another
 _INK, _MUTED, _FAINT = "#1f2933", "#52606d", "#d7dde3"
 
 
@@ -56,11 +58,14 @@ def _panel(axis: Any, result: ModelResult) -> None:
     names = [session.name for session in next(iter(result.sessions.values()))]
     for y in range(len(names)):
         at = {who: found[y] for who, found in result.sessions.items()}
-        ends = [session.first for session in at.values()]
-        axis.plot([min(ends), max(ends)], [y, y], color=_FAINT, linewidth=5, solid_capstyle="round", zorder=1)
+        rows = _rows(y, at)
+        if len(set(rows.values())) == 1:
+            ends = [session.first for session in at.values()]
+            axis.plot([min(ends), max(ends)], [y, y], color=_FAINT, linewidth=5, solid_capstyle="round", zorder=1)
         for who in [*others, OURS]:
-            axis.plot(at[who].first, y, "o", markersize=10, color=_COLOURS[who], markeredgecolor="white", zorder=3)
-        _values(axis, y, at)
+            axis.plot(at[who].first, rows[who], "o", markersize=10, color=_COLOURS[who], markeredgecolor="white",
+                      zorder=3)  # fmt: skip
+        _values(axis, rows, at)
     axis.set_yticks(range(len(names)), names)
     axis.set_ylim(len(names) - 0.45, -0.55)
     axis.set_xscale("log")
@@ -74,28 +79,36 @@ def _panel(axis: Any, result: ModelResult) -> None:
     axis.spines["bottom"].set_color(_FAINT)
 
 
-def _values(axis: Any, y: int, at: dict[str, Session]) -> None:
-    """The numbers beside the outer dots; one number where the dots lie on one another."""
-    first, *_, last = ordered = sorted(at.items(), key=lambda item: item[1].first)
-    near = last[1].first / first[1].first < 1.35
-    if not near:
-        _value(axis, y, first, "right", -10)
-    for who, session in () if near else ordered[1:-1]:
+def _rows(y: int, at: dict[str, Session]) -> dict[str, float]:
+    """At which height each one's dot goes: one above the other where two would lie on one another, ours on top."""
+    ordered = sorted(session.first for session in at.values())
+    if all(b / a >= _NEAR for a, b in pairwise(ordered)):
+        return dict.fromkeys(at, float(y))
+    names = sorted(at, key=list(_COLOURS).index)
+    return {who: y + 0.36 * (place - (len(names) - 1) / 2) for place, who in enumerate(names)}
+
+
+def _values(axis: Any, rows: dict[str, float], at: dict[str, Session]) -> None:
+    """The numbers beside the dots: outside of the outer ones where all lie on one line, else right of each."""
+    ordered = sorted(at.items(), key=lambda item: item[1].first)
+    if len(set(rows.values())) > 1 or len(at) == 1:
+        for who, session in ordered:
+            _value(axis, rows[who], (who, session), "left", 10)
+        return
+    first, *_, last = ordered
+    y = rows[first[0]]
+    _value(axis, y, first, "right", -10)
+    _value(axis, y, last, "left", 10)
+    for who, session in ordered[1:-1]:
         axis.annotate(seconds(session.first), (session.first, y), (0, 9), textcoords="offset points", fontsize=9.5,
                       ha="center", color=_COLOURS[who])  # fmt: skip
-    if near:
-        texts = list(dict.fromkeys(seconds(session.first) for _, session in (first, last)))
-        axis.annotate(" to ".join(texts), (last[1].first, y), (10, 0), textcoords="offset points", va="center",
-                      fontsize=10)  # fmt: skip
-    else:
-        _value(axis, y, last, "left", 10)
-    if not near and OURS in at and first[0] == OURS:
+    if first[0] == OURS:
         middle = (first[1].first * ordered[1][1].first) ** 0.5
         axis.annotate(f"{ordered[1][1].first / first[1].first:,.0f} ×", (middle, y), (0, 5), textcoords="offset points",
                       ha="center", fontsize=9, color=_MUTED)  # fmt: skip
 
 
-def _value(axis: Any, y: int, item: tuple[str, Session], side: str, offset: int) -> None:
+def _value(axis: Any, y: float, item: tuple[str, Session], side: str, offset: int) -> None:
     who, session = item
     axis.annotate(
         seconds(session.first),
@@ -118,13 +131,16 @@ def _panel_title(result: ModelResult) -> str:
         "hybrid-moe": "Hybrid mixture of experts",
         "swa": "Sliding window",
     }
-    return kinds.get(result.name, f"{result.arch} ({result.kind})")
+    size = f", {result.size / 1e6:,.0f} MB" if result.size else ""
+    return kinds.get(result.name, f"{result.arch} ({result.kind})") + size
 
 
 def _x_axis(axes: Sequence[Any], shown: Sequence[ModelResult]) -> None:
     every = [s.first for result in shown for found in result.sessions.values() for s in found]
+    # For the numbers, whose width is a part of the panel's: a tenth of a wide one, a sixth of a narrow one.
+    room = max(1.5, (max(every) / min(every)) ** (0.125 if len(shown) == 1 else 0.26))
     for axis in axes:
-        axis.set_xlim(min(every) / 5, max(every) * 3)
+        axis.set_xlim(min(every) / room, max(every) * room)
         axis.xaxis.set_major_locator(LogLocator(base=10))
         axis.xaxis.set_major_formatter(
             FuncFormatter(lambda value, _: f"{value:g} s" if value >= 0.1 else f"{1e3 * value:g} ms")
@@ -137,15 +153,9 @@ def _frame(figure: Any, shown: Sequence[ModelResult], facts: dict[str, str]) -> 
     height = figure.get_figheight()
     who = [name for name in _COLOURS if any(name in result.sessions for result in shown)]
     handles = [Line2D([], [], marker="o", linestyle="", markersize=9, color=_COLOURS[name]) for name in who]
-    figure.suptitle(
-        "Time to first token, log scale",
-        x=0.02,
-        y=1 - 0.16 / height,
-        ha="left",
-        va="top",
-        fontsize=15,
-        fontweight="bold",
-    )
+    # No suptitle: the layout would set room aside for it a second time.
+    figure.text(0.02, 1 - 0.16 / height, "Time to first token, log scale", ha="left", va="top", fontsize=15,
+                fontweight="bold")  # fmt: skip
     figure.text(0.02, 1 - 0.55 / height, _subtitle(shown), ha="left", va="top", fontsize=10.5, color=_MUTED)
     figure.legend(
         handles, [_LABELS[name] for name in who], loc="upper right", ncols=len(who), frameon=False,
@@ -158,8 +168,8 @@ def _frame(figure: Any, shown: Sequence[ModelResult], facts: dict[str, str]) -> 
 
 def _subtitle(shown: Sequence[ModelResult]) -> str:
     heads = {result.head for result in shown}
-    length = f"{heads.pop():,}-token" if len(heads) == 1 else "long"
-    return f"A cold coordinator, then three siblings at once beside it, all on one {length} head"
+    length = f"head of {heads.pop():,} tokens" if len(heads) == 1 else "long head"
+    return f"A cold coordinator, then three siblings at once beside it, all on one {length}"
 
 
 def seconds(value: float) -> str:

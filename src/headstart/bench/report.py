@@ -25,6 +25,7 @@ class ModelResult:
     arch: str
     kind: str
     head: int
+    size: int = 0  # bytes of the model's file
     rows: list[Row] = field(default_factory=list)
     sessions: dict[str, list[Session]] = field(default_factory=dict)
     peer: list[Comparison] = field(default_factory=list)
@@ -35,6 +36,7 @@ class ModelResult:
             "model": self.name,
             "arch": self.arch,
             "memory": self.kind,
+            "size_bytes": self.size,
             "head_tokens": self.head,
             "rows": [row.as_json() for row in self.rows],
             "sessions": {who: [asdict(s) for s in found] for who, found in self.sessions.items()},

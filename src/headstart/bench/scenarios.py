@@ -29,17 +29,13 @@ async def burst(stage: Stage) -> list[Row]:
     head = await make_head(stage.target, "burst", stage.sizes.head)
     bodies = [head.body(task(i), max_tokens=1) for i in range(_SIBLINGS)]
     prompts = [await stage.target.tokens(body) for body in bodies]
-    colds = [stage.cold(len(prompts[0]), head.tokens)]
     before = await stage.target.metric("headstart_cells_used")
-    wall, answers = await drive.burst(stage.target, bodies)
+    wall, cold, answers = await stateful.burst(stage, bodies, len(prompts[0]), head)
     await stage.target.idle()
     used = await stage.target.metric("headstart_cells_used") - before
-    stage.warmed(head)
-    colds.append(stage.cold(len(prompts[0]), head.tokens))
     stage.ours["burst"] = wall
     own = [len(p) - head.tokens for p in prompts]
-    computed = sum(a.uncached for a in answers)
-    return [judge.burst(wall, colds), judge.cells(used, computed, head.tokens, own)]
+    return [judge.burst(wall, cold), judge.cells(used, sum(a.uncached for a in answers), head.tokens, own)]
 
 
 async def third(stage: Stage) -> list[Row]:

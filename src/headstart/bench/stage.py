@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from .catalogue import Model
 from .drive import LONG, Session
 from .local import Server
 from .target import Body, Target
-from .turns import in_turns
+from .turns import Work, in_turns
 from .work import Head, clean_bias, make_head
 
 STATES = 12  # sequences with a recurrent state, beyond what runs; enough for every chain that a scenario keeps
@@ -89,7 +90,8 @@ class Stage:
             self._main.close()
         self._main = ExitStack()
         self._head = None
-        self.target = self._main.enter_context(self.served())
+        self._server = self._main.enter_context(Server(self._arguments(cells=None)))
+        self.target = self._at(self._server)
 
     @contextmanager
     def served(self, *flags: str, cells: int | None = None) -> Iterator[Target]:
@@ -113,6 +115,13 @@ class Stage:
         threads = str(self.threads)
         size = str(cells or self.sizes.cells)
         return ["-m", str(self.model.path), "-c", size, "-t", threads, "--state-slots", str(STATES), *flags]
+
+    async def beside_cold(self, work: Work, tokens: int, hold: int) -> tuple[float, float]:
+        """Seconds of ``work`` on our server, and of the library's `cold` prefill, taking turns at the machine."""
+        yard = self.yard()
+        cold = partial(asyncio.to_thread, self.cold, tokens, hold)
+        ours, bare = await in_turns([(self._server, work), (yard, cold)])
+        return ours, bare
 
     # ---- the warm head, here and at the yardstick
 

@@ -23,11 +23,20 @@ async def burst_unmarked(stage: Stage) -> list[Row]:
     shared = task(0, words=150)
     bodies = [head.body(f"{shared} {task(i)}", max_tokens=1) for i in range(_SIBLINGS)]
     tokens = len(await stage.target.tokens(bodies[0]))
-    before = stage.cold(tokens, head.tokens)
-    wall, _ = await drive.burst(stage.target, bodies)
-    after = stage.cold(tokens, head.tokens)
+    wall, cold, _ = await burst(stage, bodies, tokens, head)
+    return [judge.burst(wall, cold, unmarked=True)]
+
+
+async def burst(stage: Stage, bodies: list[Body], tokens: int, head: Head) -> tuple[float, float, list[Answer]]:
+    """Siblings on a cold head, in turns with the library's prefill of one of them; seconds of both, and the answers."""
+    answers: list[Answer] = []
+
+    async def siblings() -> None:
+        answers.extend(await drive.burst(stage.target, bodies))
+
+    wall, cold = await stage.beside_cold(siblings, tokens, head.tokens)
     stage.warmed(head)
-    return [judge.burst(wall, [before, after], unmarked=True)]
+    return wall, cold, answers
 
 
 async def turns(stage: Stage) -> list[Row]:

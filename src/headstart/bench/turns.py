@@ -1,4 +1,4 @@
-"""Two servers that work in turns of a fraction of a second, so that both see the same machine.
+"""Two programs that work in turns of a fraction of a second, so that both see the same machine.
 
 A shared machine's speed wanders by a fifth within seconds: two long prompts read one after the other differ by more
 than what is to be measured. So both are read at once, and the processes of whoever has to pause are stopped.
@@ -9,19 +9,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-
-import psutil
-
-from .local import Server
+from typing import Protocol
 
 TURN = 0.15  # seconds: shorter than the machine's moods, long against the millisecond that a change of turns costs
 
 Work = Callable[[], Awaitable[object]]
 
 
-async def in_turns(contestants: Iterable[tuple[Server, Work]]) -> list[float]:
-    """Do each one's work on its server; seconds that it took of the server's own turns, in order."""
-    runs = [_Run(server, work) for server, work in contestants]
+class Program(Protocol):
+    """A process that works when it is asked to, with its children."""
+
+    @property
+    def pid(self) -> int: ...
+
+
+async def in_turns(contestants: Iterable[tuple[Program, Work]]) -> list[float]:
+    """Do each one's work on its program; seconds that it took of the program's own turns, in order."""
+    runs = [_Run(program, work) for program, work in contestants]
     try:
         while waiting := [run for run in runs if not run.done]:
             for run in waiting:
@@ -33,8 +37,10 @@ async def in_turns(contestants: Iterable[tuple[Server, Work]]) -> list[float]:
 
 
 class _Run:
-    def __init__(self, server: Server, work: Work) -> None:
-        front = psutil.Process(server.pid)
+    def __init__(self, program: Program, work: Work) -> None:
+        import psutil  # here: `headstart bench --help` works without it
+
+        front = psutil.Process(program.pid)
         self._processes = [front, *front.children(recursive=True)]
         self._work = work
         self._task: asyncio.Future[object] | None = None

@@ -46,6 +46,11 @@ class Yardstick:
         if process.stdout is not None:
             process.stdout.close()
 
+    @property
+    def pid(self) -> int:
+        """The measuring process."""
+        return self._process.pid
+
     def cold(self, tokens: int, hold: int) -> float:
         """A whole prompt on an empty cache, first token sampled. Its first ``hold`` tokens stay for what follows."""
         return float(self._ask({"job": "cold", "tokens": tokens, "hold": hold})["ms"]) / 1e3

@@ -1,7 +1,9 @@
 """Tokens of texts seen before, so that a prompt that begins like an earlier one is only tokenized from there on.
 
 It makes a long conversation cheap to tokenize, and it keeps history token-exact: an answer that comes back as the
-text it was generated as gets the tokens it was generated as, so that no boundary moves.
+text it was generated as gets the tokens it was generated as, so that no boundary moves. What one cache salt's clients
+sent and got is never used for another's. Clients of one salt cannot make another's special tokens letters, nor letters
+special tokens: see `TokenMemory.remember`.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import threading
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 from .edges import PieceLengths, token_ends
 from .places import common_prefix
@@ -36,10 +39,14 @@ class _Seam:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
+    salt: str
     text: str
     tokens: array[int]
     seams: tuple[_Seam, ...]
     generated: bool  # the end is one more seam, when a special token follows it
+
+
+_NOTHING, _START = _Entry("", "", array("i"), (), generated=False), _Seam(0, 0, 0)
 
 
 class TokenMemory:
@@ -56,90 +63,88 @@ class TokenMemory:
         """``max_chars`` bounds the sum of the texts' lengths; their tokens take about as many bytes."""
         self._tokenizer, self._lengths = tokenizer, lengths
         self._max_chars, self._max_texts = max_chars, max_texts
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()  # by salt and text
         self._chars = 0
         self._lock = threading.Lock()
-        self._control: dict[int, bool] = {}
+        self._is_control = cache(tokenizer.is_control)
+        # Runs of white space, which some models have as special tokens, are text like any other.
+        self._is_marker = cache(lambda token: tokenizer.is_special(token) and bool(tokenizer.piece(token).strip()))
         self._lines = _splits_lines(tokenizer)
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, salt: str = "") -> list[int]:
         """Tokens of ``text``, with the BOS that the model wants before it. Remembers them."""
-        entry, seam = self._find(text)
-        start = seam.start if seam else 0
-        rest = self._tokenizer.encode(text[start:], bos=not start)
-        if (
-            entry is not None
-            and seam is not None
-            and seam.needs > len(entry.text)
-            and not self._is_special(rest, text, start)
-        ):
-            entry, seam = self._find(text, ends=False)
-            start = seam.start if seam else 0
-            rest = self._tokenizer.encode(text[start:], bos=not start)
-        known = entry.tokens[: seam.tokens] if entry and seam else array("i")
-        tokens = known + array("i", rest)
-        seams = [s for s in entry.seams if s.start <= start] if entry and seam else []
-        self._store(text, tokens, seams, start, len(known), generated=False)
+        entry, seam, rest = self._split(text, salt, ends=True)
+        if seam.needs > len(entry.text) and not self._is_special(rest, text, seam.start):
+            entry, seam, rest = self._split(text, salt, ends=False)
+        tokens = entry.tokens[: seam.tokens] + rest
+        seams = tuple(s for s in entry.seams if s.start <= seam.start) if seam.tokens else ()
+        self._store(_Entry(salt, text, tokens, seams, generated=False), seam)
         return tokens.tolist()
 
-    def remember(self, text: str, tokens: list[int], generated: list[int]) -> None:
-        """``generated`` was the answer to the prompt ``text`` of ``tokens``. Answers that are no text are ignored."""
+    def remember(self, text: str, tokens: list[int], generated: list[int], salt: str = "") -> None:
+        """``generated`` was the answer to the prompt ``text`` of ``tokens``. Answers that are no text are ignored.
+
+        So is one that spells a special token in letters, or the reverse: a grammar and biases can make a model write
+        any text in any tokens, and the tokens will stand in everybody's prompt that begins with the same text.
+        """
         try:
             answer = b"".join(map(self._tokenizer.piece, generated)).decode()
         except (UnicodeDecodeError, ValueError):
             return
-        if answer:
-            self._store(text + answer, array("i", tokens) + array("i", generated), [], 0, 0, generated=True)
+        whole, kept = text + answer, array("i", tokens) + array("i", generated)
+        entry, seam, rest = self._split(whole, salt, ends=False)
+        if answer and self._markers(kept) == self._markers(entry.tokens[: seam.tokens] + rest):
+            self._store(_Entry(salt, whole, kept, (), generated=True), _START)
 
-    def _find(self, text: str, *, ends: bool = True) -> tuple[_Entry | None, _Seam | None]:
-        """The remembered text and its seam that cover the most of ``text``."""
+    def _markers(self, tokens: array[int]) -> list[int]:
+        return list(filter(self._is_marker, tokens))
+
+    def _split(self, text: str, salt: str, *, ends: bool) -> tuple[_Entry, _Seam, array[int]]:
+        """What `_find` finds, and the tokens of the rest of ``text``."""
+        entry, seam = self._find(text, salt, ends=ends)
+        return entry, seam, array("i", self._tokenizer.encode(text[seam.start :], bos=not seam.start))
+
+    def _find(self, text: str, salt: str, *, ends: bool) -> tuple[_Entry, _Seam]:
+        """The remembered text and its seam that cover the most of ``text``. ``ends``: ends of answers are seams."""
         with self._lock:
-            entries = list(reversed(self._entries.values()))
-        best: tuple[_Entry | None, _Seam | None] = (None, None)
-        reach = 0
+            entries = [entry for entry in reversed(self._entries.values()) if entry.salt == salt]
+        best, reach = (_NOTHING, _START), 0
         for entry in entries:
             if not text.startswith(entry.text[: reach + 1]):
                 continue
             common = common_prefix(text, entry.text)
             if ends and entry.generated and common == len(entry.text) > reach and len(text) > common:
-                best = (entry, _Seam(common, common + 1, len(entry.tokens)))
-                reach = common
+                best, reach = (entry, _Seam(common, common + 1, len(entry.tokens))), common
                 continue
-            seam = next((s for s in reversed(entry.seams) if s.needs <= common), None)
-            if seam is not None and seam.start > reach:
+            seam = next((s for s in reversed(entry.seams) if s.needs <= common), _START)
+            if seam.start > reach:
                 best, reach = (entry, seam), seam.start
         return best
 
-    def _is_special(self, tokens: list[int], text: str, start: int) -> bool:
+    def _is_special(self, tokens: array[int], text: str, start: int) -> bool:
         if not tokens or not self._is_control(tokens[0]):
             return False
         return text.startswith(self._tokenizer.piece(tokens[0]).decode("utf-8", "replace"), start)
 
-    def _is_control(self, token: int) -> bool:
-        known = self._control.get(token)
-        if known is None:
-            known = self._control[token] = self._tokenizer.is_control(token)
-        return known
-
-    def _store(
-        self, text: str, tokens: array[int], seams: list[_Seam], start: int, first: int, *, generated: bool
-    ) -> None:
-        more = self._seams(text, tokens[first:], start, first)
+    def _store(self, entry: _Entry, known: _Seam) -> None:
+        """Keep ``entry``, whose seams up to ``known`` it has already."""
+        more = self._seams(entry.text, entry.tokens[known.tokens :], known.start, known.tokens)
         if more is None:
             return
-        entry = _Entry(text, tokens, (*seams, *more), generated)
+        entry = replace(entry, seams=(*entry.seams, *more))
+        key = (entry.salt, entry.text)
         with self._lock:
-            self._drop(text)
-            for key in [key for key, old in self._entries.items() if _begins(entry, old)]:
-                self._drop(key)
-            self._entries[text] = entry
-            self._chars += len(text)
+            self._drop(key)
+            for old in [old for old, other in self._entries.items() if _begins(entry, other)]:
+                self._drop(old)
+            self._entries[key] = entry
+            self._chars += _size(key)
             while self._entries and (self._chars > self._max_chars or len(self._entries) > self._max_texts):
                 self._drop(next(iter(self._entries)))
 
-    def _drop(self, key: str) -> None:
+    def _drop(self, key: tuple[str, str]) -> None:
         if self._entries.pop(key, None) is not None:
-            self._chars -= len(key)
+            self._chars -= _size(key)
 
     def _seams(self, text: str, tokens: array[int], start: int, first: int) -> list[_Seam] | None:
         """Seams of ``text`` from ``start`` on, where the ``first``-th token begins. None: the text cannot be kept."""
@@ -175,7 +180,13 @@ class TokenMemory:
 
 
 def _begins(longer: _Entry, shorter: _Entry) -> bool:
-    return longer.text.startswith(shorter.text) and longer.tokens[: len(shorter.tokens)] == shorter.tokens
+    if longer.salt != shorter.salt or not longer.text.startswith(shorter.text):
+        return False
+    return longer.tokens[: len(shorter.tokens)] == shorter.tokens
+
+
+def _size(key: tuple[str, str]) -> int:
+    return len(key[0]) + len(key[1])
 
 
 def _splits_lines(tokenizer: Tokenizer) -> bool:

@@ -29,7 +29,8 @@ class ChatInput:
 
     ``tool_choice`` "none" leaves the tools out of the prompt. ``template_kwargs`` reach the template as variables
     (enable_thinking, reasoning_effort, ...). ``continue_final`` goes on with the last message, an assistant's,
-    instead of opening a new turn. ``implicit`` False (mode explicit) cuts at marks only.
+    instead of opening a new turn. ``implicit`` False (mode explicit) cuts at marks only. Tokens remembered under one
+    ``salt`` are not used under another.
     """
 
     messages: list[Message]
@@ -40,6 +41,7 @@ class ChatInput:
     continue_final: bool = False
     marks: list[Mark] = field(default_factory=list)
     implicit: bool = True
+    salt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ class Prompt:
 
     ``text`` is None where the caller gave token ids. ``reasoning_open`` says that the text ends inside <think>, so
     the answer starts as reasoning. ``bare_json`` says that the template asks for tool calls as untagged JSON.
-    Pass both on to `OutputStream`.
+    Pass both on to `OutputStream`. ``answered`` says that what is generated is the assistant's: only that may be
+    remembered, since everything else would be put into somebody else's mouth.
     """
 
     text: str | None
@@ -56,3 +59,5 @@ class Prompt:
     cuts: list[Cut]
     reasoning_open: bool = False
     bare_json: bool = False
+    answered: bool = False
+    salt: str = ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from ..errors import RequestError
+from ..errors import RequestError, context_length_exceeded
 from ..types import CutReason
 from .cuts import MAX_WRITES, Candidate, choose, with_geometric
 from .edges import PieceLengths, TokenEdges
@@ -20,6 +20,8 @@ from .tokenizer import Tokenizer
 __all__ = ["ChatInput", "Mark", "Message", "Prompt", "PromptBuilder"]
 
 _LONGEST_OPENING = 64  # characters of a generation prompt that opens the reasoning
+_PROBE_CHARS = 8  # for each token that there is room for; ordinary text has about four
+_PROBE_SLACK = 64  # tokens that the word at the probe's end may have more than when it is whole
 _MORE_TOOLS = {"type": "function", "function": {"name": "another", "description": "", "parameters": {}}}
 
 
@@ -57,11 +59,12 @@ class PromptBuilder:
         """The prompt as text. Raises `RequestError` 400 for what the model's template cannot take."""
         return self._text(self._job(chat))
 
-    def chat(self, chat: ChatInput) -> Prompt:
-        """The prompt of a chat request. Raises `RequestError` as `render_text` does."""
+    def chat(self, chat: ChatInput, *, limit: int | None = None) -> Prompt:
+        """The prompt of a chat request. Raises `RequestError` as `render_text` does, and for ``limit`` tokens or
+        more as soon as that is certain."""
         job = self._job(chat)
         text = self._text(job)
-        tokens = self._encode(text, "messages")
+        tokens = self._encode(text, "messages", chat.salt, limit)
         candidates, generation = self._candidates(chat, job, text, tokens)
         return Prompt(
             text=text,
@@ -69,15 +72,17 @@ class PromptBuilder:
             cuts=choose(candidates, len(tokens), implicit=chat.implicit),
             reasoning_open=_ends_in_reasoning(text[generation:]),
             bare_json=self._bare_json and bool(job.tools),
+            answered=job.generate,
+            salt=chat.salt,
         )
 
-    def text(self, prompt: str | list[int]) -> Prompt:
+    def text(self, prompt: str | list[int], salt: str = "", *, limit: int | None = None) -> Prompt:
         """The prompt of a completion request: text (BOS added where the model wants one) or token ids as they are.
 
-        Raises `RequestError` 400 on an empty prompt or ids outside the vocabulary.
+        Raises `RequestError` 400 on an empty prompt, ids outside the vocabulary, or a text of ``limit`` tokens or more.
         """
         if isinstance(prompt, str):
-            return Prompt(text=prompt, tokens=self._encode(prompt, "prompt"), cuts=[])
+            return Prompt(text=prompt, tokens=self._encode(prompt, "prompt", salt, limit), cuts=[])
         if not prompt:
             raise RequestError("The prompt is empty.", param="prompt")
         n_vocab = self._tokenizer.n_vocab
@@ -88,8 +93,8 @@ class PromptBuilder:
 
     def remember(self, prompt: Prompt, generated: list[int]) -> None:
         """Keep the tokens of an answer, for when a later prompt holds it as history. Call once it is complete."""
-        if prompt.text is not None and generated:
-            self._memory.remember(prompt.text, prompt.tokens, generated)
+        if prompt.text is not None and prompt.answered and generated:
+            self._memory.remember(prompt.text, prompt.tokens, generated, prompt.salt)
 
     def _job(self, chat: ChatInput) -> _Job:
         messages = canonical_messages(chat.messages)
@@ -115,14 +120,20 @@ class PromptBuilder:
             text += job.final.get("reasoning_content", "") + "\n</think>\n\n" * bool(content)
         return text + content
 
-    def _encode(self, text: str, param: str) -> list[int]:
+    def _encode(self, text: str, param: str, salt: str, limit: int | None) -> list[int]:
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise RequestError("The text holds half a surrogate pair, which is no character.", param=param) from error
-        tokens = self._memory.encode(text) if text else []
+        if limit is not None and len(text) > limit * _PROBE_CHARS:
+            # Its beginning alone may be too long, and a text of megabytes takes a thread for seconds.
+            probe = self._tokenizer.encode(text[: limit * _PROBE_CHARS])
+            _check_length(len(probe) - _PROBE_SLACK, limit, param)
+        tokens = self._memory.encode(text, salt) if text else []
         if not tokens:
             raise RequestError("The prompt is empty.", param=param)
+        if limit is not None:
+            _check_length(len(tokens), limit, param)
         return tokens
 
     def _candidates(self, chat: ChatInput, job: _Job, text: str, tokens: list[int]) -> tuple[list[Candidate], int]:
@@ -166,6 +177,13 @@ class PromptBuilder:
         if full:
             wanted.append((Place(full[-1], "end"), CutReason.LAST_PART, None))
         return wanted
+
+
+def _check_length(count: int, limit: int, param: str) -> None:
+    if count >= limit:
+        error = context_length_exceeded(count, limit)
+        error.param = param
+        raise error
 
 
 def _ends_in_reasoning(text: str) -> bool:

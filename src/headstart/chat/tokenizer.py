@@ -25,5 +25,8 @@ class Tokenizer(Protocol):
 
     def is_control(self, token: int) -> bool: ...
 
+    def is_special(self, token: int) -> bool:
+        """True where the token's text is split off before anything is merged: control tokens and a model's own tags."""
+
     def is_end(self, token: int) -> bool:
         """True where the token ends a generation."""

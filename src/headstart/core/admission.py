@@ -14,7 +14,6 @@ from .device import Device
 from .exact import exact_position
 from .keeper import Keeper
 from .match import Leader, Match, find_leader, find_match
-from .pace import Pace
 from .requests import Moment, Request, State
 from .rules import Rules
 from .snapshots import Snapshots
@@ -40,11 +39,16 @@ class Admission:
     it may note a leader to wait for."""
 
     def __init__(
-        self, limits: Limits, device: Device, rules: Rules, snapshots: Snapshots, keeper: Keeper, pace: Pace
+        self,
+        limits: Limits,
+        device: Device,
+        rules: Rules,
+        snapshots: Snapshots,
+        keeper: Keeper,
+        events: list[Event],
     ) -> None:
         self.limits, self.device, self.rules = limits, device, rules
-        self.snapshots, self.keeper, self.pace = snapshots, keeper, pace
-        self.events: list[Event] = []
+        self.snapshots, self.keeper, self.events = snapshots, keeper, events
         self.started: list[Started] = []
 
     def wait_or_match(self, request: Request, running: Sequence[Request], now: float) -> Match | None:
@@ -115,7 +119,7 @@ class Admission:
         position = exact_position(match.position, pauses, request.target, self.limits.exact_chunk)
         if position < self.device.floor(holder.seq, anywhere=self.rules.anywhere):
             return match
-        return replace(match, position=position) if position else Match(depth=match.depth)
+        return replace(match, position=position) if position else Match(depth=match.depth, parts=match.parts)
 
     def _reclaimed_by(self, match: Match) -> int:
         """Cells of holders alone that the request would take over by sharing them."""
@@ -137,7 +141,7 @@ class Admission:
     def _start(self, request: Request, match: Match, now: float) -> None:
         seq = request.seq = self.device.start(request.id, request.submit.salt)
         if match.donor is not None:
-            self.keeper.touch(match.donor, match.position, now)
+            self.keeper.touch(request, match.agreed, now)
             self.device.attach(seq, match.donor, match.position, match.snapshot)
         if match.snapshot is not None:
             self.snapshots.touch(match.snapshot, now)
@@ -150,7 +154,7 @@ class Admission:
             request.source = Source.WAIT if waited and match.position else match.source
             request.cached = match.position
             request.reason = reason
-            request.parts_at = match.depth if 0 < match.depth < len(request.tokens) else None
+            request.parts_at = match.depth if match.parts and 0 < match.depth < len(request.tokens) else None
         request.move(Moment.ADMIT)
         self._plan_cuts(request, match)
         if first:
@@ -201,11 +205,13 @@ class Admission:
             return Miss.BYPASS, "the request asked for no reuse"
         if match.depth == 0:
             return Miss.NO_MATCH, "no prompt with this beginning is in the cache"
-        if match.depth > match.position and self.rules.anywhere:
-            return Miss.EXACT, "the last tokens are computed again, so that the answer is the same to the bit"
-        if match.depth > match.position:
+        if match.depth > match.position and not self.rules.anywhere:
             return Miss.NO_STATE, f"no state is saved between tokens {match.position} and {match.depth}"
-        return Miss.DIFFERS, f"differs from the closest cached prompt at token {match.depth}"
+        if match.parts and match.depth < request.limit:
+            return Miss.DIFFERS, f"differs from the closest cached prompt at token {match.depth}"
+        if match.depth > match.position:
+            return Miss.EXACT, "the last tokens are computed again, so that the answer is the same to the bit"
+        return None, ""
 
 
 def _alone(request: Request, running: Sequence[Request]) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..events import Event, Evicted, Held
 from ..types import Cut, CutReason, SeqId
-from .device import Device
+from .device import Device, Holder
 from .plan import Forget, Save
 from .requests import Request
 from .rules import Rules
@@ -15,14 +15,13 @@ from .worth import SHARED_KINDS, least_worth
 
 
 class Keeper:
-    """Holds, supersedes and evicts, through the device's and the snapshots' books. ``events`` collects what it did.
+    """Holds, supersedes and evicts, through the device's and the snapshots' books. ``events`` takes what it did.
 
     ``spare`` sequence ids are left to requests that have yet to start; only the ids beyond them become holders at cuts.
     """
 
-    def __init__(self, device: Device, rules: Rules, snapshots: Snapshots, *, spare: int) -> None:
-        self.device, self.rules, self.snapshots, self.spare = device, rules, snapshots, spare
-        self.events: list[Event] = []
+    def __init__(self, device: Device, rules: Rules, snapshots: Snapshots, events: list[Event], *, spare: int) -> None:
+        self.device, self.rules, self.snapshots, self.events, self.spare = device, rules, snapshots, events, spare
 
     # ---- keeping
 
@@ -35,14 +34,22 @@ class Keeper:
 
     def _keep(self, request: Request, cut: Cut, now: float) -> None:
         assert request.seq is not None
-        present = [s for s in self.device.tree.ending(request.seq, cut.position) if s in self.device.holders]
-        if present:
-            holder = self.device.holders[present[0]]
+        holder = self._holder_of(request, cut.position)
+        if holder is not None:
             holder.used, holder.keep_until = now, max(holder.keep_until, now + (cut.ttl or 0.0))
             holder.why = _stronger(holder.why, cut.reason)
             request.kept = max(request.kept, cut.position)
         elif self.rules.anywhere or cut.position == request.position:
             self._hold(request, request.seq, cut, now)
+
+    def _holder_of(self, request: Request, position: int) -> Holder | None:
+        """Who keeps the prompt's first ``position`` tokens already, in whichever cells."""
+        for extent, matched in self.device.tree.walk(request.tokens[:position], request.submit.salt):
+            if matched == position == extent.end:
+                present = [s for s in self.device.tree.ends_at(extent) if s in self.device.holders]
+                if present:
+                    return self.device.holders[present[0]]
+        return None
 
     def _hold(self, request: Request, seq: SeqId, cut: Cut, now: float) -> None:
         """Keep the prefix on the device where other sessions want it, and else its state on the host."""
@@ -103,13 +110,13 @@ class Keeper:
                 if np.array_equal(said, request.tokens[: request.n_prompt]):
                     self._evict(seq, "asked again", now)
 
-    def touch(self, seq: SeqId, position: int, now: float) -> None:
-        """A request resumes at ``position`` of ``seq``: every holder on that path has proved its worth."""
-        for extent in self.device.tree.path(seq):
-            if extent.end > position:
-                return
-            for other in self.device.tree.ends_at(extent):
-                holder = self.device.holders.get(other)
+    def touch(self, request: Request, position: int, now: float) -> None:
+        """The request found its first ``position`` tokens here: every holder of a part of them has proved its worth."""
+        for extent, matched in self.device.tree.walk(request.tokens[:position], request.submit.salt):
+            if matched < extent.end:
+                continue
+            for seq in self.device.tree.ends_at(extent):
+                holder = self.device.holders.get(seq)
                 if holder is not None:
                     holder.used, holder.hits = now, holder.hits + 1
 

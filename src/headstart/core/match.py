@@ -18,10 +18,10 @@ WORTH_WAITING = 32  # tokens; below this a wait costs more in latency than the p
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The prompt resumes at ``position`` of ``donor`` (0: from nothing).
+    """The prompt resumes at ``position`` of ``donor`` (0: from nothing), which agrees with it up to ``agreed``.
 
-    ``depth`` is how far any path on the device agrees with the prompt; where ``position`` is less, the model kind
-    has no state to resume from at ``depth``.
+    ``depth`` is how far any path on the device agrees with the prompt, and ``parts`` whether one goes on in another
+    way there; where ``position`` is less, the model kind has no state to resume from at ``depth``.
     """
 
     position: int = 0
@@ -29,7 +29,9 @@ class Match:
     source: Source = Source.NONE
     donor_tokens: int = 0
     snapshot: int | None = None
+    agreed: int = 0
     depth: int = 0
+    parts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +49,16 @@ def find_match(device: Device, rules: Rules, snapshots: Snapshots, request: Requ
     """
     if not (rules.shares and request.submit.reuse):
         return Match()
-    best, depth = Match(), 0
+    best, depth, parts = Match(), 0, False
     for extent, matched in device.tree.walk(request.tokens, request.submit.salt):
-        depth = max(depth, matched)
+        goes_on = matched < extent.end or bool(extent.children)
+        if matched >= depth:
+            depth, parts = matched, goes_on or (parts and matched == depth)
         position = min(matched, request.limit)
         donors = [seq for seq in extent.owners if device.floor(seq, anywhere=rules.anywhere) <= position]
         best = max(best, _from_donors(device, position, donors), key=_preference)
     saved = _from_snapshot(device, rules, snapshots, request, above=best.position)
-    return replace(saved or best, depth=depth)
+    return replace(saved or best, depth=depth, parts=parts)
 
 
 def _preference(match: Match) -> tuple[int, bool]:
@@ -66,7 +70,7 @@ def _from_donors(device: Device, position: int, donors: list[SeqId]) -> Match:
         return Match()
     donor = next((seq for seq in donors if seq in device.holders), donors[0])
     source = Source.HOLDER if donor in device.holders else Source.ATTACH
-    return Match(position, donor, source, device.tree.length(donor))
+    return Match(position, donor, source, device.tree.length(donor), agreed=position)
 
 
 def _from_snapshot(device: Device, rules: Rules, snapshots: Snapshots, request: Request, above: int) -> Match | None:
@@ -77,7 +81,8 @@ def _from_snapshot(device: Device, rules: Rules, snapshots: Snapshots, request: 
     for extent, matched in device.tree.walk(request.tokens, request.submit.salt):
         if matched >= saved.position:
             donor = next(iter(extent.owners))
-            return Match(saved.position, donor, Source.SNAPSHOT, device.tree.length(donor), saved.id)
+            length = device.tree.length(donor)
+            return Match(saved.position, donor, Source.SNAPSHOT, length, saved.id, agreed=saved.position)
     return None
 
 

@@ -34,9 +34,9 @@ class Scheduler:
 
     def __init__(self, limits: Limits, rules: Rules, device: Device, snapshots: Snapshots, pace: Pace) -> None:
         self.limits, self.rules, self.device, self.snapshots, self.pace = limits, rules, device, snapshots, pace
-        self.keeper = Keeper(device, rules, snapshots, spare=limits.parallel)
-        self.admission = Admission(limits, device, rules, snapshots, self.keeper, pace)
         self.roster, self._news = Roster(), News()
+        self.keeper = Keeper(device, rules, snapshots, self._news.events, spare=limits.parallel)
+        self.admission = Admission(limits, device, rules, snapshots, self.keeper, self._news.events)
         self._room = Room(device, self.keeper, pace, self.roster, self._news)
 
     # ---- requests come and go
@@ -181,10 +181,10 @@ class Scheduler:
 
     def take_news(self) -> tuple[list[Reply], list[Event]]:
         """Replies and events since the last call."""
-        admission, keeper, news = self.admission, self.keeper, self._news
-        replies: list[Reply] = [*admission.started, *news.replies]
-        events = [*news.events, *admission.events, *keeper.events]
-        for taken in (admission.started, news.replies, news.events, admission.events, keeper.events):
+        started, news = self.admission.started, self._news
+        replies: list[Reply] = [*started, *news.replies]
+        events = list(news.events)
+        for taken in (started, news.replies, news.events):
             taken.clear()
         return replies, events
 

@@ -70,13 +70,6 @@ class ExtentTree:
         """Sequences whose last token is the last of ``extent``."""
         return [seq for seq in extent.owners if self._tails[seq] is extent]
 
-    def ending(self, seq: SeqId, position: int) -> list[SeqId]:
-        """Sequences that are exactly the first ``position`` tokens of ``seq`` and nothing more."""
-        for extent in self.path(seq):
-            if extent.end == position:
-                return self.ends_at(extent)
-        return []
-
     def walk(self, tokens: TokenArray, salt: str = "") -> Iterator[tuple[Extent, int]]:
         """Every extent that ``tokens`` enters, with the number of leading tokens (from position 0) equal up to there.
 

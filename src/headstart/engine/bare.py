@@ -23,6 +23,7 @@ from ..messages import Sampling
 from ..types import Token
 from . import chain as chains
 from . import lib, model
+from .dry import Dry
 from .settings import EngineSettings
 
 Entry = tuple[int, int, Sequence[Token], bool]  # sequence, first position, tokens, whether logits are wanted
@@ -158,7 +159,8 @@ class Bare:
     def _chain(self) -> Any:
         info = self._loaded.info
         ends = [t for t in range(info.n_vocab) if C.llama_vocab_is_eog(self._loaded.vocab, t)]
-        return chains.build(self._sampling, self._loaded.vocab, info.n_vocab, info.n_ctx, ends)
+        dry = Dry(self._loaded.vocab, info.n_vocab, info.n_ctx)
+        return chains.build(self._sampling, dry, info.n_vocab, info.n_ctx, ends)
 
     def _free(self, seq: int, chain: Any) -> None:
         lib.remove_seq(self._mem, seq)

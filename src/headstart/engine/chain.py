@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import secrets
 from collections.abc import Callable
@@ -12,12 +11,12 @@ import llama_cpp.llama_cpp as C
 
 from ..errors import RequestError
 from ..messages import Sampling
+from .dry import MAX_BREAKER_CHARS, MAX_BREAKERS, Dry
 from .lib import Handle
 
 MIN_KEEP = 0
 COLDEST = 1e-4  # below it the distribution is one token and float32 overflows: greedy
 BANNED = -1e9  # stands for minus infinity: with every token banned, infinities would turn into NaN
-MAX_BREAKERS, MAX_BREAKER_BYTES = 64, 128
 MAX_BIASES = 4096
 RANDOM_SEED = 0xFFFFFFFF  # the library's "draw one", which would not be repeatable
 
@@ -58,9 +57,9 @@ def check(sampling: Sampling, n_vocab: int) -> None:
         if math.isnan(bias) or bias == math.inf:
             raise RequestError("logit_bias values must be finite or minus infinity", param="logit_bias")
     breakers = sampling.dry_sequence_breakers
-    if len(breakers) > MAX_BREAKERS or any(len(b) > MAX_BREAKER_BYTES for b in breakers):
+    if len(breakers) > MAX_BREAKERS or any(len(b) > MAX_BREAKER_CHARS for b in breakers):
         raise RequestError(
-            f"dry_sequence_breakers takes at most {MAX_BREAKERS} texts of {MAX_BREAKER_BYTES} characters",
+            f"dry_sequence_breakers takes at most {MAX_BREAKERS} texts of {MAX_BREAKER_CHARS} characters",
             param="dry_sequence_breakers",
         )
     if sampling.n_probs is not None and sampling.n_probs < 0:
@@ -91,12 +90,12 @@ def history(sampling: Sampling, n_ctx: int) -> int:
     return max((n_ctx if n < 0 else min(n, n_ctx) for n in spans), default=0)
 
 
-def build(sampling: Sampling, vocab: Handle, n_vocab: int, n_ctx: int, end_tokens: list[int]) -> Handle:
+def build(sampling: Sampling, dry: Dry, n_vocab: int, n_ctx: int, end_tokens: list[int]) -> Handle:
     """A chain handle for checked settings; free it with ``llama_sampler_free``. Grammar is kept apart."""
     params = C.llama_sampler_chain_default_params()
     chain = C.llama_sampler_chain_init(params)
     try:
-        for sampler in _samplers(sampling, vocab, n_vocab, n_ctx, end_tokens):
+        for sampler in _samplers(sampling, dry, n_vocab, n_ctx, end_tokens):
             if not sampler:
                 raise RequestError("the library refused these sampler settings")
             C.llama_sampler_chain_add(chain, sampler)
@@ -106,8 +105,10 @@ def build(sampling: Sampling, vocab: Handle, n_vocab: int, n_ctx: int, end_token
     return chain
 
 
-def _samplers(s: Sampling, vocab: Handle, n_vocab: int, n_ctx: int, end_tokens: list[int]) -> list[Any]:
+def _samplers(s: Sampling, dry: Dry, n_vocab: int, n_ctx: int, end_tokens: list[int]) -> list[Any]:
     seed, greedy = draw_seed(s.seed), is_greedy(s)
+    # First of all: it may refuse, and nothing that was made before would be freed.
+    dried = [dry.sampler(s)] if _dries(s) and (greedy or not s.mirostat) else []
     parts: list[Any] = []
     biases = _biases(s, end_tokens)
     if biases:
@@ -123,8 +124,7 @@ def _samplers(s: Sampling, vocab: Handle, n_vocab: int, n_ctx: int, end_tokens: 
         parts.append(
             C.llama_sampler_init_penalties(n_vocab, last, s.repeat_penalty, s.frequency_penalty, s.presence_penalty)
         )
-    if _dries(s):
-        parts.append(_dry(s, vocab, n_ctx))
+    parts.extend(dried)
     # Greedy picks the best token, which only these two filters can take away.
     if not greedy or s.typical_p < 1.0 or s.xtc_probability > 0.0:
         parts.extend(_filters(s, seed))
@@ -151,15 +151,6 @@ def _penalizes(s: Sampling) -> bool:
 
 def _dries(s: Sampling) -> bool:
     return s.dry_multiplier > 0.0 and s.dry_base >= 1.0 and s.dry_penalty_last_n != 0
-
-
-def _dry(s: Sampling, vocab: Handle, n_ctx: int) -> Any:
-    # Half of a surrogate pair has no UTF-8 form and can break no token sequence.
-    texts = [b.encode("utf-8", "ignore") for b in s.dry_sequence_breakers]
-    texts = [t for t in texts if t and 0 not in t]
-    array = (ctypes.c_char_p * max(1, len(texts)))(*texts)
-    last = n_ctx if s.dry_penalty_last_n < 0 else min(s.dry_penalty_last_n, n_ctx)
-    return C.llama_sampler_init_dry(vocab, s.dry_multiplier, s.dry_base, s.dry_allowed_length, last, array, len(texts))
 
 
 def _biases(s: Sampling, end_tokens: list[int]) -> dict[int, float]:

@@ -1,190 +1,193 @@
-"""How many ways a grammar offers the library at once, worked out before the library tries them all.
+"""What a grammar offers at each of its places, worked out before the library tries it.
 
 The library keeps one stack for each way in which a text may go on, compares every new one with all others, and looks
-for left recursion along every path. So a small grammar can keep it busy for ever.
+for left recursion along every path, again and again. So a small grammar can keep it busy for ever.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
+from bisect import bisect_left, bisect_right
 
-from ..errors import RequestError
+from .gbnf_read import END, Grammar
+from .gbnf_text import Ranges, refuse
 
-MAX_WAYS = 4_000
-
-_TOKENS = re.compile(
-    r"""(?P<skip>(?:\s|\#[^\n]*)+) | (?P<rule>[\w-]+(?=[ \t]*::=))[ \t]*::= | (?P<ref>[\w-]+)
-      | (?P<empty>""|\[\]) | (?P<char>"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]|!?<[^>]*>|\.) | (?P<open>\()
-      | (?P<close>\)) | (?P<alt>\|) | (?P<times>[*+?]|\{\s*\d+\s*(?:,\s*\d*\s*)?\})""",
-    re.VERBOSE | re.DOTALL,
-)
+MAX_WAYS = 2_500  # the library compares every stack with all others, and each with the whole vocabulary
+MAX_LEFT = 500  # rules inside each other before the first character: every stack gets as long
+MAX_LONG = 50_000  # the two together: elements of all stacks
+MAX_VISITS = 200_000  # rules that the library visits, looking for left recursion
+_ATOMS = 1_024
 
 
-@dataclass(slots=True)
-class _Item:
-    """What a sequence consists of: a terminal (``rule`` None) or a rule, taken ``low`` times and more."""
+class Places:
+    """For each element of a grammar: what may come first from there to the end of its alternative.
 
-    rule: str | None
-    low: int = 1
-    steps: int = 0  # rules that the library makes for the optional copies
+    ``masks`` hold the characters, one bit for each set that no terminal tells apart (where there are too many sets,
+    neighbours share one, so masks may say more than is true, never less). Raises `RequestError` beyond the bounds.
+    Everything takes time proportional to the elements.
+    """
 
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+        self.terminals = _masks(grammar.terminals)
+        n = len(grammar.rules)
+        self.nullable = _nullable(grammar)
+        self.rule_masks = [0] * n
+        self._ways, self._left, visits = [0] * n, [0] * n, [0] * n
+        self.order, starts = _leaves_first(grammar, self.nullable)  # rules after all that they can start with
+        for rule in self.order:
+            self._meet(rule)
+            visits[rule] = 1 + sum(visits[r] for r in starts[rule])
+        _check_visits(starts, visits)
+        self.masks = [0] * len(grammar.elements)
+        self.ends = [False] * len(grammar.elements)  # nothing has to come any more
+        for alternatives in grammar.rules:
+            for first in alternatives:
+                self._fill(first)
 
-_Sequence = list[_Item]
+    def _meet(self, rule: int) -> None:
+        """Rules that this one may start with are known."""
+        elements, ways, mask, left = self.grammar.elements, 0, 0, 0
+        for at in self.grammar.rules[rule]:
+            while (e := elements[at]) != END:
+                ways += 1
+                if e >= 0:
+                    mask |= self.terminals[e]
+                    break
+                inner = -2 - e
+                ways += self._ways[inner]
+                mask |= self.rule_masks[inner]
+                left = max(left, self._left[inner] + (elements[at + 1] != END))
+                if ways > MAX_WAYS or not self.nullable[inner]:
+                    break
+                at += 1
+        if ways > MAX_WAYS:
+            refuse(f"can go on in more than {MAX_WAYS} ways at once")
+        if left > MAX_LEFT or left * ways > MAX_LONG:
+            refuse("begins with too many rules inside each other")
+        self._ways[rule], self.rule_masks[rule], self._left[rule] = ways, mask, left
 
-
-@dataclass(slots=True)
-class _Rule:
-    alternatives: list[_Sequence] = field(default_factory=lambda: [[]])
-    nullable: bool = False
-    ways: int = 0  # 0: not known yet
-
-
-def check_cost(gbnf: str) -> None:
-    """Raise `RequestError` where at some place of an answer the grammar offers more than `MAX_WAYS` ways on."""
-    rules = _read(gbnf)
-    _find_nullable(rules)
-    for name in _leaves_first(rules):
-        rule = rules[name]
-        rule.ways = sum(_ways(rules, s) for s in rule.alternatives)
-        _bound(rule.ways)
-    for rule in rules.values():
-        for sequence in rule.alternatives:
-            # Behind a terminal a sequence goes on with its rest alone.
-            for i, item in enumerate(sequence):
-                if item.rule is None:
-                    _bound(_ways(rules, sequence[i + 1 :]))
-
-
-def _bound(ways: int) -> None:
-    if ways > MAX_WAYS:
-        raise RequestError(f"the grammar can go on in more than {MAX_WAYS} ways at once", param="grammar")
-
-
-def _read(gbnf: str) -> dict[str, _Rule]:
-    """The rules by name; groups get names that no rule can have."""
-    rules: dict[str, _Rule] = {}
-    open_: list[_Rule] = []
-    at = 0
-    while at < len(gbnf):
-        found = _TOKENS.match(gbnf, at)
-        if found is None:
-            raise RequestError(f"the grammar does not parse at character {at}: {gbnf[at : at + 20]!r}", param="grammar")
-        kind, at = found.lastgroup, found.end()
-        if kind == "rule":
-            open_ = [rules.setdefault(found["rule"], _Rule())]
-            if open_[0].alternatives != [[]]:
-                open_[0].alternatives.append([])
-        elif kind == "skip":
-            continue
-        elif not open_ or (kind == "close" and len(open_) == 1):
-            raise RequestError(f"the grammar does not parse before character {at}", param="grammar")
-        elif kind == "close":
-            open_.pop()
-        else:
-            _add(rules, open_, str(kind), found[0])
-    return rules
-
-
-def _add(rules: dict[str, _Rule], open_: list[_Rule], kind: str, text: str) -> None:
-    sequence = open_[-1].alternatives[-1]
-    if kind == "alt":
-        open_[-1].alternatives.append([])
-    elif kind == "open":
-        name = f"({len(rules)}"
-        sequence.append(_Item(name))
-        open_.append(rules.setdefault(name, _Rule()))
-    elif kind == "times":
-        if sequence:
-            sequence[-1].low, sequence[-1].steps = _times(text)
-    elif kind != "empty":
-        sequence.append(_Item(text if kind == "ref" else None))
+    def _fill(self, first: int) -> None:
+        elements, last = self.grammar.elements, first
+        while elements[last] != END:
+            last += 1
+        mask, ways, ends = 0, 0, True
+        self.ends[last] = True
+        for at in range(last - 1, first - 1, -1):
+            e = elements[at]
+            if e >= 0:
+                mask, ways, ends = self.terminals[e], 1, False
+            elif self.nullable[-2 - e]:
+                mask |= self.rule_masks[-2 - e]
+                ways += 1 + self._ways[-2 - e]
+            else:
+                mask, ways, ends = self.rule_masks[-2 - e], 1 + self._ways[-2 - e], False
+            if ways > MAX_WAYS:
+                refuse(f"can go on in more than {MAX_WAYS} ways at once")
+            self.masks[at], self.ends[at] = mask, ends
 
 
-def _times(text: str) -> tuple[int, int]:
-    """Copies that must be there, and rules made for those that may."""
-    if text in "*+?":
-        return (1 if text == "+" else 0), 1
-    low, comma, high = (part.strip() for part in text[1:-1].partition(","))
-    if not comma:
-        return int(low[:9]), 0
-    return int(low[:9]), max(0, int(high[:9]) - int(low[:9])) if high else 1
+def _masks(terminals: list[tuple[bool, Ranges]]) -> list[int]:
+    edges = {c for _, ranges in terminals for low, high in ranges for c in (low, high + 1)}
+    bounds = sorted({0, *range(128), *(c for c in edges if c >= 128)})
+    if len(bounds) > _ATOMS:
+        bounds = bounds[:128] + bounds[128 :: 1 + len(bounds) // (_ATOMS - 128)]
+    everything = (1 << len(bounds)) - 1
+    out = []
+    for refused, ranges in terminals:
+        mask = 0
+        for low, high in ranges:
+            if refused:  # of a set that is only partly refused, the rest is taken
+                first, last = bisect_left(bounds, low), bisect_right(bounds, high + 1) - 2
+            else:
+                first, last = bisect_right(bounds, low) - 1, bisect_right(bounds, high) - 1
+            if last >= first:
+                mask |= (1 << last + 1) - (1 << first)
+        out.append(everything & ~mask if refused else mask)
+    return out
 
 
-def _nullable(rules: dict[str, _Rule], item: _Item) -> bool:
-    return item.low == 0 or (item.rule in rules and rules[item.rule].nullable)
-
-
-def _find_nullable(rules: dict[str, _Rule]) -> None:
-    """Mark the rules that may stand for nothing; each item is looked at once, however rules use one another."""
-    missing: list[int] = []  # for each sequence, items that are not known to be nullable
-    owners: list[str] = []
-    uses: dict[str, list[int]] = {}
-    todo: list[str] = []
-
-    def mark(name: str) -> None:
-        if not rules[name].nullable:
-            rules[name].nullable = True
-            todo.append(name)
-
-    for owner, rule in rules.items():
-        for sequence in rule.alternatives:
-            needed = [item.rule for item in sequence if item.low]
-            for name in needed:
-                uses.setdefault(name or "", []).append(len(missing))
-            missing.append(len(needed))
-            owners.append(owner)
-            if not needed:
-                mark(owner)
+def _nullable(grammar: Grammar) -> list[bool]:
+    """Which rules may stand for nothing; each element is looked at twice, however rules use one another."""
+    elements = grammar.elements
+    owners: list[int] = []
+    missing: list[int] = []  # for each alternative, elements that are not known to be nullable
+    uses: list[list[int]] = [[] for _ in grammar.rules]
+    out, todo = [False] * len(grammar.rules), []
+    for rule, alternatives in enumerate(grammar.rules):
+        for at in alternatives:
+            begin = at
+            while (e := elements[at]) != END:
+                if e < 0:
+                    uses[-2 - e].append(len(owners))
+                at += 1
+            owners.append(rule)
+            missing.append(at - begin)
+            if at == begin:
+                todo.append(rule)
     while todo:
-        for number in uses.get(todo.pop(), ()):
+        rule = todo.pop()
+        if out[rule]:
+            continue
+        out[rule] = True
+        for number in uses[rule]:
             missing[number] -= 1
             if not missing[number]:
-                mark(owners[number])
+                todo.append(owners[number])
+    return out
 
 
-def _leaves_first(rules: dict[str, _Rule]) -> list[str]:
-    """Rules after all that they can start with. Raises `RequestError` on left recursion, hidden ones included."""
-    order: list[str] = []
-    state: dict[str, bool] = {}  # False: begun, True: done
-    for root in rules:
-        path = [] if root in state else [(root, iter(_starts(rules, root)))]
-        if path:
-            state[root] = False
+def _leaves_first(grammar: Grammar, nullable: list[bool]) -> tuple[list[int], list[list[int]]]:
+    """Rules after all that they can start with, and what those are. Raises `RequestError` on left recursion."""
+    starts = [_starts(grammar, nullable, rule) for rule in range(len(grammar.rules))]
+    order: list[int] = []
+    done: dict[int, bool] = {}  # False: begun
+    for root in range(len(starts)):
+        path = [] if root in done else [(root, iter(starts[root]))]
+        done.setdefault(root, False)
         while path:
-            name, rest = path[-1]
+            rule, rest = path[-1]
             after = next(rest, None)
             if after is None:
-                state[name] = True
-                order.append(name)
+                done[rule] = True
+                order.append(rule)
                 path.pop()
-            elif state.get(after) is False:
-                raise RequestError("the grammar does not parse: left recursion", param="grammar")
-            elif after not in state:
-                state[after] = False
-                path.append((after, iter(_starts(rules, after))))
-    return order
+            elif done.get(after) is False:
+                refuse("does not parse: left recursion")
+            elif after not in done:
+                done[after] = False
+                path.append((after, iter(starts[after])))
+    return order, starts
 
 
-def _starts(rules: dict[str, _Rule], name: str) -> list[str]:
-    """Rules that may stand first in the rule."""
-    found: dict[str, None] = {}
-    for sequence in rules[name].alternatives:
-        for item in sequence:
-            if item.rule in rules:
-                found[str(item.rule)] = None
-            if not _nullable(rules, item):
+def _starts(grammar: Grammar, nullable: list[bool], rule: int) -> list[int]:
+    """Rules that may stand first in the rule, as often as they do.
+
+    Not the rule itself at its end, behind what may be nothing: so a repetition of that reads, and it adds no stack.
+    """
+    found = []
+    for first in grammar.rules[rule]:
+        at = first
+        while (e := grammar.elements[at]) < END:
+            if at == first or -2 - e != rule or grammar.elements[at + 1] != END:
+                found.append(-2 - e)
+            if not nullable[-2 - e]:
                 break
-    return list(found)
+            at += 1
+    return found
 
 
-def _ways(rules: dict[str, _Rule], sequence: _Sequence) -> int:
-    """Stacks that the library makes of ``sequence``, dead ends included."""
-    ways = 0
-    for item in sequence:
-        inner = rules.get(item.rule or "")
-        copies = item.low + item.steps if inner is not None and inner.nullable else 1
-        ways += copies * (1 if inner is None else inner.ways + 1) + (item.steps > 0)
-        if ways > MAX_WAYS or not _nullable(rules, item):
-            break
-    return ways
+def _check_visits(starts: list[list[int]], visits: list[int]) -> None:
+    """The library remembers what it visited only between the rules that it begins with."""
+    total, seen = 0, [False] * len(starts)
+    for root in range(len(starts)):
+        if seen[root]:
+            continue
+        total += visits[root]
+        if total > MAX_VISITS:
+            refuse("begins with too many rules inside each other")
+        todo = [root]
+        while todo:
+            rule = todo.pop()
+            if not seen[rule]:
+                seen[rule] = True
+                todo += starts[rule]

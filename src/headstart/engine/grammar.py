@@ -1,4 +1,7 @@
-"""Grammars for constrained answers: from JSON schemas, for any JSON object, and the check of a client's own GBNF."""
+"""Grammars for constrained answers: from JSON schemas, for any JSON object, and the check of a client's own GBNF.
+
+All that leaves here has passed `gbnf.check_shape`, and only that reaches the worker, which does not check again.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,38 @@ from .sampler import start_grammar
 from .schema import Loosener
 from .vocab import Vocabulary, on_big_stack
 
-# The converter's own rule lets raw control characters into strings, which is not JSON.
-CHAR = r'[^"\\\x7F\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4})'
+# Instead of the converter's own: its strings may hold raw control characters, which is not JSON, and each of its
+# digits can be read in two ways.
+PRIMITIVES = {
+    "char": r'[^"\\\x7F\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4})',
+    "integral-part": "[0] | [1-9] [0-9]{0,15}",
+    "decimal-part": "[0-9]{1,16}",
+}
+
+MAX_RULE_NAME = 40
+MAX_PART = 12  # of it, for each of what lies outside and the property
 
 _Base: Any = converter.SchemaConverter  # its methods carry no types
 
 
 class _Converter(_Base):  # type: ignore[misc]  # a subclass of Any, for the reason above
-    """The library's converter, with counted repetition and escapes that its literals need."""
+    """The library's converter, with counted repetition, escapes that its literals need, and work that stays
+    proportional to the schema: names of rules do not grow with depth, and optional properties are listed once."""
+
+    def __init__(self) -> None:
+        super().__init__(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
+        self._taken: dict[tuple[str, str], str] = {}
+        self._same_name: dict[str, int] = {}
+
+    def _add_rule(self, name: str, rule: str) -> str:
+        name = converter.INVALID_RULE_CHARS_RE.sub("-", name[:MAX_RULE_NAME])
+        key = self._taken.get((name, rule), name)
+        while self._rules.get(key, rule) != rule:
+            number = self._same_name[name] = self._same_name.get(name, -1) + 1
+            key = f"{name}{number}"
+        self._taken[name, rule] = key
+        self._rules[key] = rule
+        return key
 
     def _format_literal(self, literal: str) -> str:
         if len(literal) > 1 and literal.startswith('"'):  # names of properties come with escapes that no model writes
@@ -33,17 +60,47 @@ class _Converter(_Base):  # type: ignore[misc]  # a subclass of Any, for the rea
         return self._format_literal(json.dumps(value, ensure_ascii=False)) + " space"
 
     def _add_primitive(self, name: str, rule: Any) -> Any:
-        if rule is converter.PRIMITIVE_RULES["char"]:
-            rule = converter.BuiltinRule(CHAR, [])
-        return super()._add_primitive(name, rule)
+        content = next((own for known, own in PRIMITIVES.items() if rule is converter.PRIMITIVE_RULES[known]), None)
+        return super()._add_primitive(name, rule if content is None else converter.BuiltinRule(content, []))
+
+    def _build_object_rule(self, properties: list[tuple[str, Any]], required: set[str], name: str, more: Any) -> str:
+        prefix = f"{name}-" if name else ""
+        pairs = {prop: self._pair(prefix, prop, schema) for prop, schema in properties}
+        needed = [pair for prop, pair in pairs.items() if prop in required]
+        optional = [(prop, pair) for prop, pair in pairs.items() if prop not in required]
+        starts: list[str] = []
+        rest = ""
+        if more:
+            value = self.visit({} if more is True else more, f"{prefix}additional-value")
+            string = self._add_primitive("string", converter.PRIMITIVE_RULES["string"])
+            pair = self._add_rule(f"{prefix}additional-kv", f'{string} ":" space {value}')
+            rest = self._add_rule(f"{prefix}additional-kvs", f'( "," space {pair} )*')
+            starts.append(f"{pair} {rest}")
+        for prop, pair in reversed(optional):
+            starts.append(f"{pair} {rest}".rstrip())
+            name = f"{prefix[:MAX_PART]}{prop[:MAX_PART]}-rest"
+            rest = self._add_rule(name, f'( "," space {pair} )? {rest}'.rstrip())
+        body = ' "," space '.join(needed)
+        if starts:
+            choice = " | ".join(reversed(starts))
+            body += f' ( "," space ( {choice} ) )?' if needed else f"( {choice} )?"
+        return f'"{{" space {body} "}}" space'
+
+    def _pair(self, prefix: str, prop: str, schema: Any) -> str:
+        name = f"{prefix[:MAX_PART]}{prop[:MAX_PART]}"
+        value = self.visit(schema, name)
+        return self._add_rule(f"{name}-kv", f'{self._format_literal(json.dumps(prop))} space ":" space {value}')
 
     def visit(self, schema: dict[str, Any], name: str) -> Any:
+        name = name[:MAX_RULE_NAME]
         rule_name = name + "-" if name in converter.RESERVED_NAMES else name or "root"
         kind = schema.get("type")
         if kind == "string" and "minLength" in schema:
             char = self._add_primitive("char", converter.PRIMITIVE_RULES["char"])
             times = _times(schema["minLength"], schema["maxLength"])
-            return self._add_rule(rule_name, rf'"\"" {char}{times} "\"" space')
+            # A rule that all strings of these lengths share: a long one is large.
+            text = self._add_rule(f"string-{times[1:-1]}", rf'"\"" {char}{times} "\"" space')
+            return self._add_rule("root", text) if rule_name == "root" else text
         if kind == "array" and "items" in schema:
             item = self.visit(schema["items"], f"{name}{'-' if name else ''}item")
             return self._add_rule(
@@ -61,7 +118,7 @@ def schema_to_gbnf(schema: dict[str, Any]) -> str:
     """
     try:
         loose = Loosener(schema).run()
-        made = _Converter(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
+        made = _Converter()
         resolved = made.resolve_refs(loose, "")
         made.visit({k: v for k, v in resolved.items() if k != "$defs"}, "")
         gbnf = str(made.format_grammar())
@@ -69,7 +126,10 @@ def schema_to_gbnf(schema: dict[str, Any]) -> str:
         raise RequestError("the JSON schema nests too deep", param=PARAM) from None
     except (AssertionError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise RequestError(f"the JSON schema has no grammar: {str(error)[:200]}", param=PARAM) from None
-    check_shape(gbnf)
+    try:
+        check_shape(gbnf)
+    except RequestError as error:
+        raise RequestError(f"the JSON schema cannot be used: {error.message}", param=PARAM) from None
     return gbnf
 
 

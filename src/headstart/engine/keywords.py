@@ -37,14 +37,15 @@ def items(value: Any, path: str) -> list[Any]:
     return list(value)
 
 
-def value(value: Any, path: str) -> Any:
-    """A JSON value that may become a literal."""
+def length(value: Any, path: str) -> int:
+    """Characters of a JSON value that may become a literal."""
     try:
-        if len(json.dumps(value)) > 20_000:
-            fail(path, "a value is too long")
+        chars = len(json.dumps(value))
     except (TypeError, ValueError, RecursionError):
         fail(path, "a value is not JSON")
-    return value
+    if chars > 20_000:
+        fail(path, "a value is too long")
+    return chars
 
 
 def bounds(node: dict[str, Any], low_key: str, high_key: str) -> tuple[int, int | None]:

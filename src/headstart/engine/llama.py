@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import llama_cpp.llama_cpp as C
@@ -15,6 +17,7 @@ from ..messages import Failed, ModelInfo, Sampling
 from ..types import RequestId, Token
 from . import lib, model
 from .batch import Batch
+from .dry import Dry
 from .protocol import OutOfCells, StepResult
 from .sampler import Candidates, Logits, Sampler, SamplerBroke
 from .sequences import Sequences
@@ -26,7 +29,9 @@ NO_CELLS = 1
 class LlamaEngine:
     """`protocol.Engine` for one GGUF. ``keep_logits`` keeps each sampling entry's raw logits for `logits`.
 
-    Raises `StartupError` where the model cannot be loaded. After `shutdown` nothing else may be called.
+    Raises `StartupError` where the model cannot be loaded. After `shutdown` nothing else may be called. What is set as
+    ``alone`` is entered for each request while its sampler is made and while it chooses: where a client's own settings
+    and grammar are at work.
     """
 
     def __init__(self, settings: EngineSettings, *, keep_logits: bool = False) -> None:
@@ -37,7 +42,9 @@ class LlamaEngine:
         self._candidates = Candidates(self._n_vocab)
         self._ends = [t for t in range(self._n_vocab) if C.llama_vocab_is_eog(self._loaded.vocab, t)]
         self._is_end = frozenset(self._ends)
+        self._dry = Dry(self._loaded.vocab, self._n_vocab, self.info.n_ctx)
         self._samplers: dict[RequestId, Sampler] = {}
+        self.alone: Callable[[RequestId], AbstractContextManager[None]] = lambda _: nullcontext()
         self._kept: dict[RequestId, Logits] | None = {} if keep_logits else None
 
     @property
@@ -51,15 +58,17 @@ class LlamaEngine:
         if tokens.size and not (tokens.min() >= 0 and tokens.max() < self._n_vocab):
             raise RequestError(f"the prompt holds token ids outside 0 to {self._n_vocab - 1}", param="prompt")
         self.close(request)
-        self._samplers[request] = Sampler(
-            sampling,
-            prompt,
-            vocab=self._loaded.vocab,
-            candidates=self._candidates,
-            n_vocab=self._n_vocab,
-            n_ctx=self.info.n_ctx,
-            end_tokens=self._ends,
-        )
+        with self.alone(request):
+            self._samplers[request] = Sampler(
+                sampling,
+                prompt,
+                vocab=self._loaded.vocab,
+                dry=self._dry,
+                candidates=self._candidates,
+                n_vocab=self._n_vocab,
+                n_ctx=self.info.n_ctx,
+                end_tokens=self._ends,
+            )
 
     def close(self, request: RequestId) -> None:
         sampler = self._samplers.pop(request, None)
@@ -113,7 +122,8 @@ class LlamaEngine:
             if self._kept is not None:
                 self._kept[request] = logits.copy()
             try:
-                token = sampler.sample(self._ctx, index, logits)
+                with self.alone(request):
+                    token = sampler.sample(self._ctx, index, logits)
             except SamplerBroke as error:
                 failed.append(_broken(request, error))
                 continue
@@ -134,6 +144,7 @@ class LlamaEngine:
         """Free everything; the process may load another model afterwards."""
         for request in list(self._samplers):
             self.close(request)
+        self._dry.close()
         self._sequences.forget_all()
         self._loaded.free()
 

@@ -163,7 +163,10 @@ def _info(
 ) -> ModelInfo:
     rules = RULES[found.kind]
     n_ctx = int(C.llama_n_ctx(ctx))
-    notes = [f"cache: {n_ctx} cells, {per_token * n_ctx / MIB:.0f} MiB ({settings.type_k}/{settings.type_v})"]
+    notes = [
+        _device(settings.n_gpu_layers),
+        f"cache: {n_ctx} cells, {per_token * n_ctx / MIB:.0f} MiB ({settings.type_k}/{settings.type_v})",
+    ]
     size = _state_bytes() if rules.state else 0
     if rules.state:
         notes.append(f"states: {n_seq} of {size / MIB:.2f} MiB each, {n_seq * size / MIB:.0f} MiB in all")
@@ -188,6 +191,16 @@ def _info(
         sharing_off_reason=why_not,
         notes=tuple(notes),
     )
+
+
+def _device(gpu_layers: int) -> str:
+    """Who computes, and whether ``--gpu-layers`` was given in vain."""
+    if not C.llama_supports_gpu_offload():  # it asks for a device, not for the code alone
+        vain = f"; warning: -ngl {gpu_layers} has no effect" if gpu_layers > 0 else ""
+        return f"device: CPU only: this build of llama.cpp has no GPU support or finds no GPU (README: GPU){vain}"
+    if gpu_layers == 0:
+        return "device: CPU, as -ngl 0 asks"
+    return f"device: GPU, {'every layer' if gpu_layers < 0 else f'up to {gpu_layers} layers'}"
 
 
 def _state_bytes() -> int:

@@ -15,7 +15,7 @@ from ..messages import Sampling
 from ..types import Token
 from . import chain as chains
 from . import lib
-from .gbnf import check_shape
+from .dry import Dry
 from .lib import Handle
 
 Logits = npt.NDArray[np.float32]
@@ -84,6 +84,7 @@ class Sampler:
         prompt: list[Token],
         *,
         vocab: Handle,
+        dry: Dry,
         candidates: Candidates,
         n_vocab: int,
         n_ctx: int,
@@ -96,7 +97,7 @@ class Sampler:
         if sampling.grammar is not None:
             self._grammar = start_grammar(vocab, sampling.grammar)
         try:
-            self._chain: Any = chains.build(sampling, vocab, n_vocab, n_ctx, end_tokens)
+            self._chain: Any = chains.build(sampling, dry, n_vocab, n_ctx, end_tokens)
         except BaseException:
             self.close()
             raise
@@ -165,8 +166,10 @@ class Sampler:
 
 
 def start_grammar(vocab: Handle, gbnf: str) -> Handle:
-    """A grammar sampler with root rule "root". Raises `RequestError` where the grammar does not parse."""
-    check_shape(gbnf)
+    """A grammar sampler with root rule "root". Raises `RequestError` where the grammar does not parse.
+
+    The library cannot be stopped once it works on ``gbnf``: the front has checked it, see `grammar`.
+    """
     lib.forget_log()
     grammar = C.llama_sampler_init_grammar(vocab, gbnf.encode(), b"root")
     if not grammar:

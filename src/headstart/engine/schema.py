@@ -9,11 +9,16 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote
 
-from .keywords import bounds, fail, implied, items, string, value
+from .keywords import bounds, fail, implied, items, length, string
 
 MAX_DEPTH = 48
 MAX_NODES = 5_000
-MAX_PROPERTIES = 200  # of one object: the converter's work grows with the square of the optional ones
+MAX_PROPERTIES = 200  # of one object: after each optional one, all later ones may come
+MAX_KEYWORDS = 200  # of one schema
+MAX_REQUIRED = 1_000
+MAX_NAME = 512
+MAX_CHARS = 200_000  # of all names and values; the grammar repeats them
+MAX_REF = 2_000
 REF = "headstart-ref-"
 ANY = {"type": "value"}
 TYPES = frozenset({"boolean", "number", "integer", "object", "array", "string", "null"})
@@ -23,7 +28,7 @@ class Loosener:
     """Rewrites one schema; `run` returns the new root, references resolved into "$defs"."""
 
     def __init__(self, root: Any) -> None:
-        self._root, self._nodes = root, 0
+        self._root, self._nodes, self._chars = root, 0, 0
         self._names: dict[str, str] = {}
         self._defs: dict[str, Any] = {}
 
@@ -34,9 +39,7 @@ class Loosener:
         return {**root, "$defs": self._defs}
 
     def _visit(self, node: Any, path: str, depth: int) -> dict[str, Any]:
-        self._nodes += 1
-        if self._nodes > MAX_NODES:
-            fail(path, f"it has more than {MAX_NODES} parts")
+        self._count(path)
         if depth > MAX_DEPTH:
             fail(path, f"it nests deeper than {MAX_DEPTH}")
         if node is True:
@@ -45,31 +48,55 @@ class Loosener:
             fail(path, "nothing satisfies false")
         if not isinstance(node, dict):
             fail(path, "a schema is an object or a boolean")
+        if len(node) > MAX_KEYWORDS:
+            fail(path, f"it has more than {MAX_KEYWORDS} keywords")
         if "$ref" in node:
             return self._ref(node["$ref"], path, depth)
         for key in ("anyOf", "oneOf"):
             if key in node:
                 return {"anyOf": self._all(node[key], f"{path}/{key}", depth)}
         if "const" in node:
-            return {"enum": [value(node["const"], f"{path}/const")]}
+            return {"enum": [self._value(node["const"], f"{path}/const")]}
         if "enum" in node:
-            return {"enum": [value(v, f"{path}/enum") for v in items(node["enum"], f"{path}/enum")]}
+            return {"enum": [self._value(v, f"{path}/enum") for v in items(node["enum"], f"{path}/enum")]}
         if "allOf" in node:
             return self._merge(node, path, depth)
         return self._typed(node, path, depth)
+
+    def _count(self, path: str, parts: int = 1) -> None:
+        self._nodes += parts
+        if self._nodes > MAX_NODES:
+            fail(path, f"it has more than {MAX_NODES} parts")
+
+    def _spend(self, chars: int, path: str) -> None:
+        self._chars += chars
+        if self._chars > MAX_CHARS:
+            fail(path, f"its names and values have more than {MAX_CHARS} characters together")
+
+    def _value(self, node: Any, path: str) -> Any:
+        self._spend(length(node, path), path)
+        return node
 
     def _all(self, choices: Any, path: str, depth: int) -> list[dict[str, Any]]:
         return [self._visit(v, f"{path}/{i}", depth + 1) for i, v in enumerate(items(choices, path))]
 
     def _typed(self, node: dict[str, Any], path: str, depth: int) -> dict[str, Any]:
         kind = node.get("type")
-        if isinstance(kind, list):
-            return {"anyOf": [self._typed({**node, "type": t}, path, depth + 1) for t in items(kind, f"{path}/type")]}
-        if kind is None:
-            kind = implied(node)
+        if not isinstance(kind, list):
+            return self._one_type(node, implied(node) if kind is None else kind, path, depth)
+        kinds: list[Any] = []
+        choices: list[dict[str, Any]] = []
+        for one in items(kind, f"{path}/type"):
+            self._count(path)
+            if one not in kinds:  # there are few that are types
+                kinds.append(one)
+                choices.append(self._one_type(node, one, path, depth + 1))
+        return {"anyOf": choices}
+
+    def _one_type(self, node: dict[str, Any], kind: Any, path: str, depth: int) -> dict[str, Any]:
         if kind is None:
             return ANY
-        if kind not in TYPES:
+        if not isinstance(kind, str) or kind not in TYPES:
             fail(f"{path}/type", f"unknown type {str(kind)[:40]!r}")
         if kind == "object":
             return self._object(node, path, depth)
@@ -84,8 +111,14 @@ class Loosener:
         required = node.get("required") or []
         if not isinstance(properties, dict) or len(properties) > MAX_PROPERTIES:
             fail(f"{path}/properties", f"it must be an object with at most {MAX_PROPERTIES} members")
-        if not isinstance(required, list) or not all(isinstance(r, str) for r in required):
+        if not isinstance(required, list) or len(required) > MAX_REQUIRED:
+            fail(f"{path}/required", f"it must be a list of at most {MAX_REQUIRED} names")
+        if not all(isinstance(r, str) for r in required):
             fail(f"{path}/required", "it must be a list of names")
+        for name in (*properties, *required[:MAX_PROPERTIES]):
+            if len(name) > MAX_NAME:
+                fail(f"{path}/properties", f"a name has more than {MAX_NAME} characters")
+            self._spend(len(name), path)
         found = {k: self._visit(v, f"{path}/properties/{k}", depth + 1) for k, v in properties.items()}
         for name in required[:MAX_PROPERTIES]:
             found.setdefault(name, ANY)
@@ -116,6 +149,7 @@ class Loosener:
 
     def _merge(self, node: dict[str, Any], path: str, depth: int) -> dict[str, Any]:
         """allOf: objects are joined; anything else leaves its first part, which every value must satisfy too."""
+        self._count(path, len(items(node["allOf"], f"{path}/allOf")))
         own = {k: v for k, v in node.items() if k != "allOf"}
         parts = [own] if implied(own) else []
         parts += [self._follow(p, f"{path}/allOf/{i}") for i, p in enumerate(items(node["allOf"], f"{path}/allOf"))]
@@ -128,9 +162,11 @@ class Loosener:
         merged: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
         for part in objects:
             if isinstance(part["properties"], dict):
+                if len(part["properties"]) > MAX_PROPERTIES:
+                    fail(f"{path}/allOf", f"objects have at most {MAX_PROPERTIES} members")
                 merged["properties"] |= part["properties"]
             if isinstance(part.get("required"), list):
-                merged["required"] += part["required"]
+                merged["required"] += part["required"][:MAX_REQUIRED]
         return self._visit(merged, f"{path}/allOf", depth + 1)
 
     def _follow(self, node: Any, path: str) -> Any:
@@ -149,7 +185,7 @@ class Loosener:
         return {"$ref": f"#/$defs/{self._names[ref]}"}
 
     def _lookup(self, ref: Any, path: str) -> Any:
-        if not isinstance(ref, str) or not ref.startswith("#"):
+        if not isinstance(ref, str) or not ref.startswith("#") or len(ref) > MAX_REF:
             fail(path, f"only references inside the schema work, not {str(ref)[:80]!r}")
         at = self._root
         for raw in [p for p in ref[1:].split("/") if p]:

@@ -26,6 +26,7 @@ WORKERS = 2
 
 Result = TypeVar("Result")
 
+_SPLIT_OFF = C.LLAMA_TOKEN_ATTR_CONTROL | C.LLAMA_TOKEN_ATTR_USER_DEFINED | C.LLAMA_TOKEN_ATTR_UNKNOWN
 _RUNS = re.compile(r"\S+|\s+")
 _DIGITS = re.compile(r"\d+")
 _here = threading.local()
@@ -166,6 +167,11 @@ class Vocabulary:
         """Whether ``token`` steers the model instead of standing for text."""
         self._check(token)
         return bool(C.llama_vocab_is_control(self.handle, token))
+
+    def is_special(self, token: Token) -> bool:
+        """Whether the tokenizer splits the text of ``token`` off before it merges anything."""
+        self._check(token)
+        return bool(C.llama_vocab_get_attr(self.handle, token) & _SPLIT_OFF)
 
     def is_end(self, token: Token) -> bool:
         """Whether ``token`` ends a turn."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+import textwrap
 from typing import TextIO
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from ..config import Config
 from ..messages import ModelInfo
@@ -21,6 +22,7 @@ _CUTS = {
     MemoryKind.RECURRENT: "a prefix can be shared where its state was kept",
     MemoryKind.UNKNOWN: "not known well enough to share",
 }
+_DEVICE = "device: "  # begins the engine's line on who computes
 # Hosts that stand for every address, and the one to use from here.
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -29,6 +31,7 @@ def facts(config: Config, model: ModelInfo, notes: tuple[str, ...] = ()) -> Fact
     """Every line of the banner. ``notes`` are further lines, beside the model's own."""
     lines = [
         ("model", f"{model.path} ({model.description}, {_size(model.size_bytes)})"),
+        *(("device", note.removeprefix(_DEVICE)) for note in model.notes if note.startswith(_DEVICE)),
         ("memory", f"{model.kind.value}: {_CUTS[model.kind]}"),
         ("context", _context(model)),
         *_cache(config, model),
@@ -39,7 +42,7 @@ def facts(config: Config, model: ModelInfo, notes: tuple[str, ...] = ()) -> Fact
     if model.state_bytes:
         lines.append(("states", f"up to {config.cache_states} MiB of saved states in host memory"))
     # The engine's own line about the cache is for who has no banner; "cache" has said it.
-    lines += [("note", note) for note in (*model.notes, *notes) if not note.startswith("cache:")]
+    lines += [("note", note) for note in (*model.notes, *notes) if not note.startswith((_DEVICE, "cache:"))]
     lines += [("access", _access(config)), ("address", address(config)), ("agents", f"base URL {address(config)}/v1")]
     return lines
 
@@ -56,12 +59,11 @@ def show(lines: Facts, out: TextIO) -> None:
         out.write("".join(f"{name:<10}{text}\n" for name, text in lines))
         out.flush()
         return
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold cyan", no_wrap=True)
-    table.add_column(overflow="fold")
+    console = Console(file=out)
     for name, text in lines:
-        table.add_row(name, text)
-    Console(file=out, markup=False).print(table)
+        # Between words only: a path or an address that is too long for the line can still be copied whole.
+        parts = textwrap.wrap(text, max(40, console.width - 10), break_long_words=False, break_on_hyphens=False)
+        console.print(Text.assemble((f"{name:<10}", "bold cyan"), ("\n" + " " * 10).join(parts)), soft_wrap=True)
 
 
 def _context(model: ModelInfo) -> str:

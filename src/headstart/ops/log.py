@@ -1,21 +1,25 @@
-"""The log: for people a line about each request, for machines each event in JSON."""
+"""The log: for people a line about each request, for machines each event in JSON.
+
+Both forms have one record of each request at level info; at level debug they have every event.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import asdict
 from typing import Any, Literal, TextIO
 
 import msgspec
 import structlog
 
 from .. import events
-from .summary import Summaries, short
+from .summary import Summaries, Summary, short
 
 Format = Literal["pretty", "json"]
 Level = Literal["debug", "info", "warning", "error"]
 
-# What an operator reads every day is info.
+# What an operator reads every day is info: beside these, the record of each request.
 _LEVELS: dict[type, Level] = {
     events.Queued: "debug",
     events.Waited: "debug",
@@ -25,27 +29,26 @@ _LEVELS: dict[type, Level] = {
     events.Evicted: "debug",
     events.Preempted: "info",
     events.Stepped: "debug",
-    events.FirstToken: "info",
-    events.Done: "info",
+    events.FirstToken: "debug",
+    events.Done: "debug",
     events.Usage: "debug",
     events.TierFailed: "warning",
 }
-# For people, a request's last line says what its first token's would.
-_PRETTY_LEVELS: dict[type, Level] = {**_LEVELS, events.FirstToken: "debug"}
 _NAMES = {events.FirstToken: "first token", events.TierFailed: "tier failed"}
 
 
 class EventLog:
     """A subscriber that writes events to ``out`` (default: stderr), `line` writes anything else.
 
-    "json" writes every field of every event; "pretty" one line for a request that is over, and all else in short.
+    Of a request that is over both forms write one record: "json" with every field, as of every event, "pretty" as one
+    line, and all else in short.
     """
 
     def __init__(self, form: Format = "pretty", level: Level = "info", out: TextIO | None = None) -> None:
         self._out = out if out is not None else sys.stderr
         self._threshold = _severity(level)
-        self._summaries = Summaries() if form == "pretty" else None
-        self._levels = _PRETTY_LEVELS if form == "pretty" else _LEVELS
+        self._pretty = form == "pretty"
+        self._summaries = Summaries()
         self._processors: list[structlog.types.Processor] = [
             structlog.processors.add_log_level,
             *_renderer(form, colors=self._out.isatty()),
@@ -75,21 +78,27 @@ class EventLog:
         logging.getLogger("headstart").setLevel(self._threshold)
 
     def handle(self, event: events.Event) -> None:
-        """Write one event, at the level that suits its kind; a request that failed is a warning."""
-        kind = type(event)
-        summary = self._summaries.note(event) if self._summaries is not None else None
-        level = self._levels.get(kind, "debug")
-        if isinstance(event, events.Done) and event.reason is None:
-            level = "warning"
+        """Write one event at the level that suits its kind, and the record of its request if that is over."""
+        summary = self._summaries.note(event)
+        if summary is not None:
+            self._write(summary)
+            if self._pretty:
+                return  # the line of its last event would say nothing more
+        level = _LEVELS.get(type(event), "debug")
         # Steps come by the dozen each second: do no work for lines that nobody reads.
         if _severity(level) < self._threshold:
             return
-        if summary is not None:
-            self.line(level, summary)
-            return
-        shown = _rounded if self._summaries is None else _in_short
+        shown = _in_short if self._pretty else _rounded
         fields = {name: shown(name, value) for name, value in msgspec.structs.asdict(event).items()}
-        self.line(level, _NAMES.get(kind, kind.__name__.lower()), **fields)
+        self.line(level, _NAMES.get(type(event), type(event).__name__.lower()), **fields)
+
+    def _write(self, summary: Summary) -> None:
+        """The record of a request; one that failed is a warning."""
+        level: Level = "warning" if summary.failed else "info"
+        if self._pretty:
+            self.line(level, summary.line())
+        else:
+            self.line(level, "request", **{name: _rounded(name, value) for name, value in asdict(summary).items()})
 
     def line(self, level: Level, what: str, /, **fields: Any) -> None:
         """Write one line. Field values that hold line breaks or control characters come out escaped."""
