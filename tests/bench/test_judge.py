@@ -48,8 +48,8 @@ def test_the_longest_gap_counts_not_the_typical_one() -> None:
 
 
 @pytest.mark.parametrize(("sessions", "least"), [(1, 0.95), (3, 0.93)])
-def test_decode_is_a_ratio_of_medians(sessions: int, least: float) -> None:
-    row = judge.decode(sessions, [10.0, least * 100, 200.0], [100.0, 90.0, 110.0])
+def test_decode_is_a_median_of_ratios(sessions: int, least: float) -> None:
+    row = judge.decode(sessions, [10.0, least * 100, 200.0], [100.0, 100.0, 110.0])
     assert row.measured == pytest.approx(least)
     assert row.bound == least
     assert row.met

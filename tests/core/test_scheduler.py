@@ -178,6 +178,17 @@ def test_siblings_one_after_the_other_keep_one_head() -> None:
     assert [(h.tokens, h.hits) for h in heads] == [(540, 5)]
 
 
+def test_a_long_prompt_pauses_at_a_head_with_few_tokens_after_it() -> None:
+    run = Run(n_ctx=16_384, n_batch=512)
+    head = words(3190)
+    for i in range(3):
+        run.submit(f"s{i}", [*head, i, *words(10, i)], head=len(head))
+        run.finish()
+    # Each sibling computes its own tokens alone, in the short chunk that the first one computed them in.
+    assert [run.uncached(f"s{i}") for i in range(3)] == [3201, 11, 11]
+    assert run.engine.used_cells == 3190 + 3 * (11 + 2)
+
+
 def test_a_turn_that_goes_on_where_the_last_one_ended_misses_nothing() -> None:
     run = Run()
     prompt = words(300)

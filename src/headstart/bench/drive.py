@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -99,16 +99,17 @@ async def gap(target: Target, head: Head, cold: Body) -> list[float]:
         return [b - a for a, b in pairwise(times) if b > reader.sent and a < until]
 
 
-async def decode(target: Target, head: Head, sessions: int, tokens: int) -> float:
-    """Tokens per second of ``sessions`` warm sessions while all of them decode."""
+async def decode(target: Target, head: Head, sessions: int, tokens: int) -> list[Answer]:
+    """``sessions`` warm sessions that decode at the same time; see `rate`."""
     bodies = [head.body(task(20 + i), seed=i) for i in range(sessions)]
     # Their own tokens first, so that they begin together.
     await asyncio.gather(*(target.chat({**body, "max_tokens": 1}) for body in bodies))
-    return rate(await asyncio.gather(*(target.chat({**body, "max_tokens": tokens}) for body in bodies)))
+    return await asyncio.gather(*(target.chat({**body, "max_tokens": tokens}) for body in bodies))
 
 
-def rate(answers: Sequence[Answer]) -> float:
-    """Tokens per second of all answers together, counted while all of them were being written."""
+def rate(answers: Sequence[Answer], own: Callable[[float], float] = float) -> float:
+    """Tokens per second of all answers together, counted while all of them were being written. ``own`` turns a moment
+    into seconds of the server's own turns, where it had to share the machine."""
     begin, end = max(a.times[0] for a in answers), min(a.times[-1] for a in answers)
     if end <= begin:
         raise HeadstartError("the sessions did not decode at the same time")
@@ -116,7 +117,7 @@ def rate(answers: Sequence[Answer]) -> float:
     for a in answers:
         # A server may put several tokens into one piece.
         total += sum(begin < t <= end for t in a.times) * a.generated / len(a.times)
-    return total / (end - begin)
+    return total / (own(end) - own(begin))
 
 
 @dataclass(frozen=True)

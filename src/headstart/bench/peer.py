@@ -64,12 +64,12 @@ async def _third(stage: Stage, peer: Target, head: Head | None) -> float:
 
 async def _decode_one(stage: Stage, peer: Target, head: Head | None) -> float:
     assert head is not None
-    return await drive.decode(peer, head, 1, stage.sizes.decode)
+    return drive.rate(await drive.decode(peer, head, 1, stage.sizes.decode))
 
 
 async def _decode_three(stage: Stage, peer: Target, head: Head | None) -> float:
     assert head is not None
-    return await drive.decode(peer, head, 3, stage.sizes.decode)
+    return drive.rate(await drive.decode(peer, head, 3, stage.sizes.decode))
 
 
 async def _gap(stage: Stage, peer: Target, head: Head | None) -> float:

@@ -73,14 +73,25 @@ async def decode_three(stage: Stage) -> list[Row]:
 
 
 async def _decode(stage: Stage, sessions: int) -> Row:
-    head = await stage.warm()
+    head, tokens = await stage.warm(), stage.sizes.decode
     yard = stage.yard(head)
     own = len(await stage.target.tokens(head.body(task(20)))) - head.tokens
     ours: list[float] = []
     bare: list[float] = []
     for _ in range(max(1, stage.sizes.repeat // 2 + 1)):
-        ours.append(await drive.decode(stage.target, head, sessions, stage.sizes.decode))
-        bare.append(yard.decode(sessions, own, stage.sizes.decode))
+        answers: list[Answer] = []
+        spans: list[tuple[float, float]] = []
+
+        async def talk(answers: list[Answer] = answers) -> None:
+            answers.extend(await drive.decode(stage.target, head, sessions, tokens))
+
+        def loop(spans: list[tuple[float, float]] = spans) -> None:
+            spans.append(yard.decode(sessions, own, tokens))
+
+        clock, other = await stage.beside(talk, loop)
+        (began, ended) = spans[0]
+        ours.append(drive.rate(answers, clock.own))
+        bare.append(sessions * tokens / (other.own(ended) - other.own(began)))
     stage.ours[f"decode-{sessions}"] = median(ours)
     return judge.decode(sessions, ours, bare)
 

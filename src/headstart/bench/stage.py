@@ -19,7 +19,7 @@ from .catalogue import Model
 from .drive import LONG, Session
 from .local import Server
 from .target import Body, Target
-from .turns import Work, in_turns
+from .turns import Clock, Work, in_turns
 from .work import Head, clean_bias, make_head
 
 STATES = 12  # sequences with a recurrent state, beyond what runs; enough for every chain that a scenario keeps
@@ -109,7 +109,8 @@ class Stage:
             servers = [stack.enter_context(Server(self._arguments(flag, cells=cells))) for flag in flags]
             for server in servers:
                 await self._at(server).chat(before)
-            return await in_turns([(server, partial(self._at(server).chat, body)) for server in servers])
+            clocks = await in_turns([(server, partial(self._at(server).chat, body)) for server in servers])
+            return [clock.spent for clock in clocks]
 
     def _arguments(self, *flags: str, cells: int | None) -> list[str]:
         threads = str(self.threads)
@@ -118,10 +119,12 @@ class Stage:
 
     async def beside_cold(self, work: Work, tokens: int, hold: int) -> tuple[float, float]:
         """Seconds of ``work`` on our server, and of the library's `cold` prefill, taking turns at the machine."""
-        yard = self.yard()
-        cold = partial(asyncio.to_thread, self.cold, tokens, hold)
-        ours, bare = await in_turns([(self._server, work), (yard, cold)])
-        return ours, bare
+        ours, bare = await self.beside(work, partial(self.cold, tokens, hold))
+        return ours.spent, bare.spent
+
+    async def beside(self, work: Work, job: Callable[[], object]) -> list[Clock]:
+        """Our server does ``work`` and the yardstick its ``job``, in turns; the clocks of both."""
+        return await in_turns([(self._server, work), (self.yard(), partial(asyncio.to_thread, job))])
 
     # ---- the warm head, here and at the yardstick
 

@@ -23,8 +23,28 @@ class Program(Protocol):
     def pid(self) -> int: ...
 
 
-async def in_turns(contestants: Iterable[tuple[Program, Work]]) -> list[float]:
-    """Do each one's work on its program; seconds that it took of the program's own turns, in order."""
+class Clock:
+    """The time that is one program's own: its turns, on `time.perf_counter`, which is the same in every process."""
+
+    def __init__(self) -> None:
+        self._turns: list[tuple[float, float]] = []
+
+    def add(self, began: float, ended: float) -> None:
+        """One more turn."""
+        self._turns.append((began, ended))
+
+    @property
+    def spent(self) -> float:
+        """Seconds of all turns."""
+        return sum(ended - began for began, ended in self._turns)
+
+    def own(self, moment: float) -> float:
+        """Seconds of the turns up to ``moment``."""
+        return sum(max(0.0, min(moment, ended) - began) for began, ended in self._turns)
+
+
+async def in_turns(contestants: Iterable[tuple[Program, Work]]) -> list[Clock]:
+    """Do each one's work on its program; what it took of the program's own turns, in order."""
     runs = [_Run(program, work) for program, work in contestants]
     try:
         while waiting := [run for run in runs if not run.done]:
@@ -33,7 +53,7 @@ async def in_turns(contestants: Iterable[tuple[Program, Work]]) -> list[float]:
     finally:
         for run in runs:
             await run.end()
-    return [run.spent for run in runs]
+    return [run.clock for run in runs]
 
 
 class _Run:
@@ -44,7 +64,7 @@ class _Run:
         self._processes = [front, *front.children(recursive=True)]
         self._work = work
         self._task: asyncio.Future[object] | None = None
-        self.spent = 0.0
+        self.clock = Clock()
         for process in self._processes:
             process.suspend()
 
@@ -60,7 +80,7 @@ class _Run:
         if self._task is None:
             self._task = asyncio.ensure_future(self._work())
         await asyncio.wait({self._task}, timeout=None if last else TURN)
-        self.spent += time.perf_counter() - began
+        self.clock.add(began, time.perf_counter())
         if self._task.done():
             self._task.result()
             return

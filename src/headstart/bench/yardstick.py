@@ -60,11 +60,10 @@ class Yardstick:
         times = self._ask({"job": "attach", "own": own, "busy": busy, "repeat": repeat})["ms"]
         return [ms / 1e3 for ms in times]
 
-    def decode(self, sessions: int, own: int, tokens: int) -> float:
-        """Tokens per second of all ``sessions`` together."""
-        return float(
-            self._ask({"job": "decode", "sessions": sessions, "own": own, "tokens": tokens})["tokens_per_second"]
-        )
+    def decode(self, sessions: int, own: int, tokens: int) -> tuple[float, float]:
+        """From when to when ``sessions`` generate ``tokens`` each, on `time.perf_counter`."""
+        answer = self._ask({"job": "decode", "sessions": sessions, "own": own, "tokens": tokens})
+        return float(answer["began"]), float(answer["ended"])
 
     def chunk(self, own: int, reading: int, step_ms: float, smallest: int, repeat: int = 5) -> tuple[float, int]:
         """One small chunk beside a decode: seconds, and its prompt tokens."""

@@ -115,8 +115,9 @@ class Admission:
         holder = self.device.holders.get(match.donor) if match.donor is not None else None
         if self.rules.state or holder is None or (holder.why is None and match.position > holder.prompt):
             return match
-        pauses = self.rules.pauses(choose(self._cuts(request), after=0))
-        position = exact_position(match.position, pauses, request.target, self.limits.exact_chunk)
+        shortest = self.limits.exact_chunk
+        pauses = self.rules.pauses(choose(self._cuts(request), after=0), request.target, shortest)
+        position = exact_position(match.position, pauses, request.target, shortest)
         if position < self.device.floor(holder.seq, anywhere=self.rules.anywhere):
             return match
         return replace(match, position=position) if position else Match(depth=match.depth, parts=match.parts)

@@ -10,6 +10,9 @@ from ..types import Cut, CutReason, MemoryKind
 ANYWHERE = frozenset({CutReason.HEAD, CutReason.EXPLICIT})
 STATEFUL = frozenset(CutReason)
 WINDOWED = frozenset(CutReason) - {CutReason.GEOMETRIC, CutReason.INTERVAL, CutReason.LAST_USER}
+# A short chunk costs the time of 1.2 to 1.6 x ``shortest`` tokens of a long one more (measured after 3,000 and 14,000
+# tokens): about 3 % of a prompt that is so many times ``shortest`` long.
+LONG = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +29,16 @@ class Rules:
     cells: bool
     holds: frozenset[CutReason]
 
-    def pauses(self, cuts: Iterable[Cut]) -> list[int]:
-        """Where a prefill has to end a chunk: at the cuts that are kept, unless the prefix can be cut off later."""
-        return [] if self.anywhere else [c.position for c in cuts if c.reason in self.holds]
+    def pauses(self, cuts: Iterable[Cut], n_tokens: int, shortest: int) -> list[int]:
+        """Where a prompt of ``n_tokens`` ends a chunk: at the cuts that are kept.
+
+        Where a prefix can be cut off later, that is needed only so that a sibling with few tokens of its own computes
+        them as this prompt does, in a chunk of fewer than ``shortest`` tokens; and only worth it in a long prompt.
+        """
+        kept = [c.position for c in cuts if c.reason in self.holds]
+        if not self.anywhere:
+            return kept
+        return [p for p in kept if n_tokens - p < shortest] if n_tokens >= LONG * shortest else []
 
 
 RULES = {

@@ -34,7 +34,7 @@ def compose(
 def _chunk(request: Request, budget: int, rules: Rules, exact_chunk: int) -> Prefill:
     """The request's next prompt tokens: up to the budget, and no further than where it has to pause."""
     assert request.seq is not None
-    pause = next(iter(rules.pauses(request.cuts)), request.target)
+    pause = next(iter(rules.pauses(request.cuts, request.target, exact_chunk)), request.target)
     end = chunk_end(request.position, pause, budget, exact_chunk)
     tokens = tuple(request.tokens[request.position : end].tolist())
     return Prefill(request.id, request.seq, request.position, tokens, sample=end == request.target)
