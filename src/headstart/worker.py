@@ -32,7 +32,7 @@ from .recorder import Recorder, Watchdog, beside
 
 IDLE_MS = 500  # how often an idle worker looks whether the front is still there
 GAUGES_S = 0.25  # how often a busy one tells what changes with every step
-TOKENS_S = 0.02  # how often it hands over tokens: a reader sees no difference, and the front wakes up less
+TOKENS_S = 0.05  # how often it hands over tokens: a reader sees no difference, and the front wakes up less
 log = logging.getLogger(__name__)
 
 

@@ -20,6 +20,7 @@ _UNKEPT = {
     "max_tokens": 2,
     "prompt_cache_options": {"mode": "explicit"},
 }
+DECODE_TURN = 0.6  # seconds: a change of turns costs two processes and a stream more than the one library
 SMALL_CHUNK = 64  # the server makes none smaller: with flash attention on a CPU that would take longer, not less
 
 
@@ -78,7 +79,7 @@ async def _decode(stage: Stage, sessions: int) -> Row:
     own = len(await stage.target.tokens(head.body(task(20)))) - head.tokens
     ours: list[float] = []
     bare: list[float] = []
-    for _ in range(max(1, stage.sizes.repeat // 2 + 1)):
+    for _ in range(stage.sizes.repeat):
         answers: list[Answer] = []
         spans: list[tuple[float, float]] = []
 
@@ -88,7 +89,7 @@ async def _decode(stage: Stage, sessions: int) -> Row:
         def loop(spans: list[tuple[float, float]] = spans) -> None:
             spans.append(yard.decode(sessions, own, tokens))
 
-        clock, other = await stage.beside(talk, loop)
+        clock, other = await stage.beside(talk, loop, DECODE_TURN)
         (began, ended) = spans[0]
         ours.append(drive.rate(answers, clock.own))
         bare.append(sessions * tokens / (other.own(ended) - other.own(began)))

@@ -19,7 +19,7 @@ from .catalogue import Model
 from .drive import LONG, Session
 from .local import Server
 from .target import Body, Target
-from .turns import Clock, Work, in_turns
+from .turns import TURN, Clock, Work, in_turns
 from .work import Head, clean_bias, make_head
 
 STATES = 12  # sequences with a recurrent state, beyond what runs; enough for every chain that a scenario keeps
@@ -122,9 +122,9 @@ class Stage:
         ours, bare = await self.beside(work, partial(self.cold, tokens, hold))
         return ours.spent, bare.spent
 
-    async def beside(self, work: Work, job: Callable[[], object]) -> list[Clock]:
+    async def beside(self, work: Work, job: Callable[[], object], turn: float = TURN) -> list[Clock]:
         """Our server does ``work`` and the yardstick its ``job``, in turns; the clocks of both."""
-        return await in_turns([(self._server, work), (self.yard(), partial(asyncio.to_thread, job))])
+        return await in_turns([(self._server, work), (self.yard(), partial(asyncio.to_thread, job))], turn)
 
     # ---- the warm head, here and at the yardstick
 

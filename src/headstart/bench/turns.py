@@ -43,13 +43,13 @@ class Clock:
         return sum(max(0.0, min(moment, ended) - began) for began, ended in self._turns)
 
 
-async def in_turns(contestants: Iterable[tuple[Program, Work]]) -> list[Clock]:
-    """Do each one's work on its program; what it took of the program's own turns, in order."""
+async def in_turns(contestants: Iterable[tuple[Program, Work]], turn: float = TURN) -> list[Clock]:
+    """Do each one's work on its program, ``turn`` seconds at a time; what it took of its own turns, in order."""
     runs = [_Run(program, work) for program, work in contestants]
     try:
         while waiting := [run for run in runs if not run.done]:
             for run in waiting:
-                await run.turn(last=len(waiting) == 1)
+                await run.turn(None if len(waiting) == 1 else turn)
     finally:
         for run in runs:
             await run.end()
@@ -72,14 +72,14 @@ class _Run:
     def done(self) -> bool:
         return self._task is not None and self._task.done()
 
-    async def turn(self, *, last: bool) -> None:
-        """Let it work for a while; to its end, where it is the ``last`` one."""
+    async def turn(self, seconds: float | None) -> None:
+        """Let it work for so long; to its end with None."""
         for process in self._processes:
             process.resume()
         began = time.perf_counter()
         if self._task is None:
             self._task = asyncio.ensure_future(self._work())
-        await asyncio.wait({self._task}, timeout=None if last else TURN)
+        await asyncio.wait({self._task}, timeout=seconds)
         self.clock.add(began, time.perf_counter())
         if self._task.done():
             self._task.result()
