@@ -80,11 +80,11 @@ class Server:
         """The front's process; its worker is a child of it."""
         return self._process.pid
 
-    def last_words(self) -> str:
-        """The last line that the server printed."""
+    def last_words(self, lines: int = 1) -> str:
+        """The last lines that the server printed."""
         self._words.seek(0)
-        lines = self._words.read().decode(errors="replace").strip().splitlines()
-        return lines[-1].removeprefix("error: ") if lines else "it said nothing"
+        said = self._words.read().decode(errors="replace").strip().splitlines()[-lines:]
+        return "\n".join(said).removeprefix("error: ") or "it said nothing"
 
     def __exit__(self, *_: object) -> None:
         self.stop()

@@ -110,6 +110,8 @@ async def _measure(model: catalogue.Model, result: ModelResult, options: argpars
             except (HeadstartError, httpx.HTTPError) as error:
                 # One promise that cannot be measured must not hide the others.
                 result.failures[scenario.rows[0]] = " ".join(str(error).split()) or type(error).__name__
+                progress.print(f"[red]{model.name}: not measured. The server's last lines:[/red]")
+                progress.print(stage.last_words(), markup=False)
                 await stage.fresh()
         if options.peer:
             result.peer = await compare(stage, options.peer, options.peer_model, lambda text: progress.print(text))

@@ -99,6 +99,10 @@ class Stage:
         with Server(self._arguments(*flags, cells=cells)) as server:
             yield self._at(server)
 
+    def last_words(self) -> str:
+        """What our server said last."""
+        return self._server.last_words(20)
+
     def _at(self, server: Server) -> Target:
         return Target(server.url, self.common, self.http)
 
