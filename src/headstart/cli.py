@@ -144,7 +144,7 @@ def _fail(message: str) -> None:
 
 def _print(message: str) -> None:
     """One line on stderr, whatever is in ``message``."""
-    print(" ".join(message.split()), file=sys.stderr)  # noqa: T201
+    sys.stderr.write(" ".join(message.split()) + "\n")
 
 
 if __name__ == "__main__":

