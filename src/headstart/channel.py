@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 import msgspec
@@ -38,9 +39,13 @@ class FrontEnd:
         self._loop.add_reader(self._descriptor, self._drain)
 
     def send(self, command: Command) -> None:
-        """Never blocks: the queue has no limit, and the worker reads between any two steps."""
+        """Never blocks: the queue has no limit, and the worker reads between any two steps.
+
+        A worker that has just ended gets nothing; whoever waits for its process will know soon.
+        """
         if not self._socket.closed:
-            self._socket.send(encoder.encode([command]), zmq.NOBLOCK)
+            with contextlib.suppress(zmq.Again):  # without a limit it means one thing only: there is no other end
+                self._socket.send(encoder.encode([command]), zmq.NOBLOCK)
             # The descriptor tells of changes only, and sending may have taken one that meant "there is a message".
             self._loop.call_soon(self._drain)
 
