@@ -25,8 +25,7 @@ class Driver:
         self, engine: Engine, scheduler: Scheduler, note: Callable[[tuple[RequestId, ...]], object] = lambda _: None
     ) -> None:
         self.engine, self.scheduler, self._note = engine, scheduler, note
-        self._replies: list[Reply] = []
-        self._events: list[Event] = []
+        self._refused: list[Reply] = []  # to requests that never got into the queue
         self._usage: Usage | None = None
 
     def submit(self, submit: Submit, now: float) -> None:
@@ -36,7 +35,7 @@ class Driver:
             self.scheduler.submit(submit, now)
         except RequestError as error:
             self.engine.close(submit.id)
-            self._replies.append(to_reply(submit.id, error))
+            self._refused.append(to_reply(submit.id, error))
 
     def abort(self, request: RequestId, now: float) -> None:
         """Stop a request; what it has computed stays for the next one."""
@@ -60,7 +59,6 @@ class Driver:
         """Perform what the last facts led to, so that books and library agree whenever nobody is in the middle."""
         while actions := self.scheduler.device.take_actions():
             self._perform(actions, now)
-        self._collect()
 
     def _perform(self, actions: tuple[Action, ...], now: float) -> bool:
         """Perform the actions in order. False when one was refused, so that the step must be planned again."""
@@ -96,24 +94,18 @@ class Driver:
         for failure in result.failed:
             self.scheduler.fail(failure.id, failure, after)
 
-    def _collect(self) -> None:
+    def take(self) -> tuple[list[Reply], list[Event]]:
+        """Replies and events since the last call, in order."""
         replies, events = self.scheduler.take_news()
         for reply in replies:
             if isinstance(reply, Finished | Failed):
                 self.engine.close(reply.id)
-        self._replies += replies
-        self._events += events
+        refused, self._refused = self._refused, []
         usage = overview.usage(self.scheduler)
         if usage != self._usage:
             self._usage = usage
-            self._events.append(usage)
-
-    def take(self) -> tuple[list[Reply], list[Event]]:
-        """Replies and events since the last call, in order."""
-        self._collect()
-        replies, self._replies = self._replies, []
-        events, self._events = self._events, []
-        return replies, events
+            events.append(usage)
+        return refused + replies, events
 
     def view(self, nonce: int) -> Snapshot:
         """Everything live, for /slots."""

@@ -9,8 +9,7 @@ import mmap
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,23 +37,22 @@ class Recorder:
         with path.open("w+b") as file:
             file.truncate(_SIZE)
             self._memory = mmap.mmap(file.fileno(), _SIZE)
+        self._noted: tuple[RequestId, ...] = ()
         self._turns = 0
         self.alone_with: tuple[RequestId, int] | None = None  # the request of `alone`, and a number of this very time
 
     def note(self, requests: tuple[RequestId, ...]) -> None:
         """From now on the library works on these."""
-        self._write(_STUCK, _SIZE, "\n".join(requests))
+        if requests != self._noted:
+            self._noted = requests
+            self._write(_STUCK, _SIZE, "\n".join(requests))
 
-    @contextmanager
-    def alone(self, request: RequestId) -> Iterator[None]:
+    def alone(self, request: RequestId) -> Alone:
         """Inside, the library works on this request and on no other, and may not take long."""
         self.note((request,))
         self._turns += 1
         self.alone_with = request, self._turns
-        try:
-            yield
-        finally:
-            self.alone_with = None
+        return Alone(self)
 
     def accuse(self, request: RequestId) -> None:
         """The library does not come back from this request."""
@@ -63,6 +61,18 @@ class Recorder:
     def _write(self, start: int, end: int, text: str) -> None:
         data = text.encode("utf-8", "replace")[: end - start - 1] + b"\0"
         self._memory[start : start + len(data)] = data
+
+
+class Alone:
+    """The inside of `Recorder.alone`. A generator would do, at several times the cost for each token."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None:
+        self._recorder.alone_with = None
 
 
 def beside(place: Path) -> Path:

@@ -32,10 +32,12 @@ class Room:
             return self.pace.n_batch
         running, decodes = self.roster.running, self.roster.count_decoding()
         wanted = min(self.pace.n_batch, sum(r.remaining for r in running if r.state is State.PREFILL))
+        if not wanted:
+            return 0
         possible = self.device.free_cells + self.device.reclaimable()
         self.keeper.make_room(min(decodes + wanted, possible), now)
         free = self.device.free_cells - decodes
-        if free <= 0 and wanted and not decodes:
+        if free <= 0 and not decodes:
             # Only prompts are running and none can go on: the youngest makes room for the others.
             self._preempt_youngest(now)
             return self.for_prefills(now)

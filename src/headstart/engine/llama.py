@@ -38,6 +38,8 @@ class LlamaEngine:
         self._loaded = model.load(settings)
         self._ctx, self._sequences = self._loaded.ctx, Sequences(self._loaded, swa_full=settings.swa_full)
         self._n_vocab = self.info.n_vocab
+        self._rows: Logits = np.empty((0, self._n_vocab), np.float32)
+        self._rows_at = 0
         self._batch = Batch(int(C.llama_n_batch(self._ctx)))
         self._candidates = Candidates(self._n_vocab)
         self._ends = [t for t in range(self._n_vocab) if C.llama_vocab_is_eog(self._loaded.vocab, t)]
@@ -133,12 +135,15 @@ class LlamaEngine:
 
     def _outputs(self, count: int) -> Logits:
         """The step's logits, one row for each sampling entry, in the library's memory until the next step."""
-        address = ctypes.cast(C.llama_get_logits(self._ctx), ctypes.c_void_p).value
-        if not address:
+        rows = C.llama_get_logits(self._ctx)
+        if not rows:
             raise EngineError("the library returned no logits")
-        floats: Any = (ctypes.c_float * (count * self._n_vocab)).from_address(address)
-        rows: Logits = np.frombuffer(floats, np.float32).reshape(count, self._n_vocab)
-        return rows
+        address = ctypes.addressof(rows.contents)
+        if address != self._rows_at:  # the library moves them only when it wants more room
+            floats: Any = (ctypes.c_float * (self._loaded.info.n_seq * self._n_vocab)).from_address(address)
+            self._rows = np.frombuffer(floats, np.float32).reshape(-1, self._n_vocab)
+            self._rows_at = address
+        return self._rows[:count]
 
     def shutdown(self) -> None:
         """Free everything; the process may load another model afterwards."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import time
 from typing import Any
 
@@ -109,7 +110,7 @@ class Sampler:
     def sample(self, ctx: Handle, row: int, logits: Logits) -> Token:
         """Choose and accept the next token from ``logits``, batch entry ``row``. Raises `SamplerBroke`."""
         best = int(logits.argmax())  # the first NaN, where there is one
-        if not np.isfinite(logits[best]):
+        if not math.isfinite(logits[best]):
             raise SamplerBroke("the model's output is not a number")
         if self._only_best:
             return best
