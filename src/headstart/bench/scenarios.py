@@ -79,7 +79,7 @@ async def _decode(stage: Stage, sessions: int) -> Row:
     own = len(await stage.target.tokens(head.body(task(20)))) - head.tokens
     ours: list[float] = []
     bare: list[float] = []
-    for _ in range(stage.sizes.repeat):
+    for _ in range(2 * stage.sizes.repeat + 1):  # a pair scatters by a tenth
         answers: list[Answer] = []
         spans: list[tuple[float, float]] = []
 
