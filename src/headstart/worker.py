@@ -76,7 +76,7 @@ class Worker:
 
     def _read(self) -> None:
         # Asking first is cheaper than an exception, and there is seldom a message between two steps.
-        while self._socket.get(zmq.EVENTS) & zmq.POLLIN:
+        while int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             for command in commands.decode(self._socket.recv()):
                 self._obey(command)
 

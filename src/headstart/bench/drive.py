@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -107,9 +107,8 @@ async def decode(target: Target, head: Head, sessions: int, tokens: int) -> list
     return await asyncio.gather(*(target.chat({**body, "max_tokens": tokens}) for body in bodies))
 
 
-def rate(answers: Sequence[Answer], own: Callable[[float], float] = float) -> float:
-    """Tokens per second of all answers together, counted while all of them were being written. ``own`` turns a moment
-    into seconds of the server's own turns, where it had to share the machine."""
+def rate(answers: Sequence[Answer]) -> float:
+    """Tokens per second of all answers together, counted while all of them were being written."""
     begin, end = max(a.times[0] for a in answers), min(a.times[-1] for a in answers)
     if end <= begin:
         raise HeadstartError("the sessions did not decode at the same time")
@@ -117,7 +116,7 @@ def rate(answers: Sequence[Answer], own: Callable[[float], float] = float) -> fl
     for a in answers:
         # A server may put several tokens into one piece.
         total += sum(begin < t <= end for t in a.times) * a.generated / len(a.times)
-    return total / (own(end) - own(begin))
+    return total / (end - begin)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ _UNKEPT = {
     "max_tokens": 2,
     "prompt_cache_options": {"mode": "explicit"},
 }
-DECODE_TURN = 0.6  # seconds: a change of turns costs two processes and a stream more than the one library
 SMALL_CHUNK = 64  # the server makes none smaller: with flash attention on a CPU that would take longer, not less
 
 
@@ -79,20 +78,9 @@ async def _decode(stage: Stage, sessions: int) -> Row:
     own = len(await stage.target.tokens(head.body(task(20)))) - head.tokens
     ours: list[float] = []
     bare: list[float] = []
-    for _ in range(2 * stage.sizes.repeat + 1):  # a pair scatters by a tenth
-        answers: list[Answer] = []
-        spans: list[tuple[float, float]] = []
-
-        async def talk(answers: list[Answer] = answers) -> None:
-            answers.extend(await drive.decode(stage.target, head, sessions, tokens))
-
-        def loop(spans: list[tuple[float, float]] = spans) -> None:
-            spans.append(yard.decode(sessions, own, tokens))
-
-        clock, other = await stage.beside(talk, loop, DECODE_TURN)
-        (began, ended) = spans[0]
-        ours.append(drive.rate(answers, clock.own))
-        bare.append(sessions * tokens / (other.own(ended) - other.own(began)))
+    for _ in range(2 * stage.sizes.repeat + 1):  # one after the other, a second or two each: a pair scatters by a tenth
+        ours.append(drive.rate(await drive.decode(stage.target, head, sessions, tokens)))
+        bare.append(sessions * tokens / yard.decode(sessions, own, tokens))
     stage.ours[f"decode-{sessions}"] = median(ours)
     return judge.decode(sessions, ours, bare)
 
