@@ -16,6 +16,11 @@ commands = msgspec.msgpack.Decoder(list[Command])
 replies = msgspec.msgpack.Decoder(list[Reply])
 
 
+def waiting(socket: zmq.Socket[bytes]) -> bool:
+    """Whether a message is there to be taken. Asking is cheaper than the exception of taking none."""
+    return not socket.closed and bool(int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+
+
 class FrontEnd:
     """The front's end, on the running event loop. ``receive`` is called with every list of replies, in order, and
     ``garbled`` with the error of one that is no such list.
@@ -50,13 +55,9 @@ class FrontEnd:
             self._loop.call_soon(self._drain)
 
     def _drain(self) -> None:
-        while not self._socket.closed:
+        while waiting(self._socket):
             try:
-                message = self._socket.recv(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            try:
-                received = replies.decode(message)
+                received = replies.decode(self._socket.recv())
             except msgspec.MsgspecError as error:
                 self._garbled(error)
                 return

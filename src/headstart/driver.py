@@ -26,7 +26,6 @@ class Driver:
     ) -> None:
         self.engine, self.scheduler, self._note = engine, scheduler, note
         self._refused: list[Reply] = []  # to requests that never got into the queue
-        self._usage: Usage | None = None
 
     def submit(self, submit: Submit, now: float) -> None:
         """Queue a request, or reply at once why not."""
@@ -101,11 +100,11 @@ class Driver:
             if isinstance(reply, Finished | Failed):
                 self.engine.close(reply.id)
         refused, self._refused = self._refused, []
-        usage = overview.usage(self.scheduler)
-        if usage != self._usage:
-            self._usage = usage
-            events.append(usage)
         return refused + replies, events
+
+    def usage(self) -> Usage:
+        """How much of everything is taken now."""
+        return overview.usage(self.scheduler)
 
     def view(self, nonce: int) -> Snapshot:
         """Everything live, for /slots."""

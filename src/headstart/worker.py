@@ -15,7 +15,7 @@ from pathlib import Path
 
 import zmq
 
-from .channel import commands, encoder
+from .channel import commands, encoder, waiting
 from .config import Config
 from .core.admission import Limits
 from .core.device import Device
@@ -63,6 +63,7 @@ class Worker:
         self._stopping = False
         self._outbox: list[Reply] = []
         self._events: list[Event] = []
+        self._usage: Usage | None = None
         self._told = self._sent = 0.0
 
     def run(self) -> None:
@@ -75,8 +76,7 @@ class Worker:
             self._send(time.monotonic(), idle=not busy)
 
     def _read(self) -> None:
-        # Asking first is cheaper than an exception, and there is seldom a message between two steps.
-        while int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+        while waiting(self._socket):
             for command in commands.decode(self._socket.recv()):
                 self._obey(command)
 
@@ -97,15 +97,25 @@ class Worker:
         replies, events = self._driver.take()
         self._outbox += replies
         self._events += events
-        urgent = idle or any(not isinstance(event, Stepped | Usage) for event in events)
-        if self._events and (urgent or now - self._told >= GAUGES_S):
-            self._outbox.append(Happened(self._events))
-            self._events, self._told = [], now
-            urgent = True
+        urgent = idle or any(not isinstance(event, Stepped) for event in events)
+        if urgent or now - self._told >= GAUGES_S:
+            urgent = self._tell(now) or urgent
         few = all(isinstance(reply, Sampled) for reply in self._outbox)
         if self._outbox and (urgent or not few or now - self._sent >= TOKENS_S):
             self._socket.send(encoder.encode(self._outbox))
             self._outbox, self._sent = [], now
+
+    def _tell(self, now: float) -> bool:
+        """Put what has happened into the outbox. False when nothing has."""
+        usage = self._driver.usage()
+        if usage != self._usage:
+            self._usage = usage
+            self._events.append(usage)
+        if not self._events:
+            return False
+        self._outbox.append(Happened(self._events))
+        self._events, self._told = [], now
+        return True
 
 
 def main() -> None:

@@ -26,7 +26,8 @@ WORKERS = 2
 
 Result = TypeVar("Result")
 
-_SPLIT_OFF = C.LLAMA_TOKEN_ATTR_CONTROL | C.LLAMA_TOKEN_ATTR_USER_DEFINED | C.LLAMA_TOKEN_ATTR_UNKNOWN
+_CONTROL = C.LLAMA_TOKEN_ATTR_CONTROL
+_SPLIT_OFF = _CONTROL | C.LLAMA_TOKEN_ATTR_USER_DEFINED | C.LLAMA_TOKEN_ATTR_UNKNOWN
 _RUNS = re.compile(r"\S+|\s+")
 _DIGITS = re.compile(r"\d+")
 _here = threading.local()
@@ -89,6 +90,7 @@ class Vocabulary:
             C.llama_model_free(self._model)
             raise StartupError(f"{path} has no vocabulary; pick a model file that holds its tokenizer")
         self._pieces: dict[Token, bytes] = {}
+        self._attrs: dict[Token, int] = {}
         self.bos = _token(C.llama_vocab_bos(self.handle))
         self.eos = _token(C.llama_vocab_eos(self.handle))
         self.bos_text = self._text(self.bos)
@@ -165,13 +167,11 @@ class Vocabulary:
 
     def is_control(self, token: Token) -> bool:
         """Whether ``token`` steers the model instead of standing for text."""
-        self._check(token)
-        return bool(C.llama_vocab_is_control(self.handle, token))
+        return bool(self._attributes(token) & _CONTROL)
 
     def is_special(self, token: Token) -> bool:
         """Whether the tokenizer splits the text of ``token`` off before it merges anything."""
-        self._check(token)
-        return bool(C.llama_vocab_get_attr(self.handle, token) & _SPLIT_OFF)
+        return bool(self._attributes(token) & _SPLIT_OFF)
 
     def is_end(self, token: Token) -> bool:
         """Whether ``token`` ends a turn."""
@@ -181,6 +181,13 @@ class Vocabulary:
     def metadata(self) -> dict[str, str]:
         """Scalar metadata of the file as text."""
         return dict(self._metadata)
+
+    def _attributes(self, token: Token) -> int:
+        known = self._attrs.get(token)
+        if known is None:
+            self._check(token)
+            known = self._attrs[token] = int(C.llama_vocab_get_attr(self.handle, token))
+        return known
 
     def _check(self, token: Token) -> None:
         if not 0 <= token < self.n_vocab:
