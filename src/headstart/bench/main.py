@@ -19,32 +19,11 @@ from ..machine import physical_cores
 from . import catalogue, report
 from .facts import facts
 from .peer import compare
+from .programme import SCENARIOS, Scenario, chosen, row_ids
 from .report import ModelResult
-from .scenarios import SCENARIOS, Scenario, chosen, row_ids
 from .stage import QUICK, Sizes, Stage
 
 NOT_MET = 1  # exit code of a run in which a promise was not kept
-ROWS = {
-    "burst": "four cold siblings at once: wall time against one cold prefill",
-    "cells": "cache cells that these four take: head + their own",
-    "third": "first token of a third session, while two decode",
-    "overhead": "what front and worker add to a warm first token",
-    "decode-1": "decoding speed of one session, against the library",
-    "decode-3": "the same of three sessions on one head",
-    "turn": "uncached tokens of a conversation's turn, beyond the new ones",
-    "tool-loop": "uncached tokens of a tool loop's dearest round: flat",
-    "tool-loop-head": "uncached tokens of a sibling of that loop, afterwards",
-    "gap": "longest silence of a session while a cold prompt is read",
-    "burst-unmarked": "siblings that part at a token that nothing marks",
-    "new-day-first": "uncached tokens when the date in the head changes",
-    "new-day-second": "the same for the second session of that day",
-    "new-day-later": "the same for the first session of the day after",
-    "new-day-deep": "how near prompts resume that part further up",
-    "alone": "what sharing costs a request that shares nothing",
-    "alone-idle": "the same beside idle tokens in the cache",
-    "keeping": "what it costs a cold prompt to keep states",
-    "sessions": "coordinator and three siblings: the plot",
-}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -109,7 +88,7 @@ async def _measure(model: catalogue.Model, result: ModelResult, options: argpars
                 await _run(scenario, stage, result, only)
             except (HeadstartError, httpx.HTTPError) as error:
                 # One promise that cannot be measured must not hide the others.
-                result.failures[scenario.rows[0]] = " ".join(str(error).split()) or type(error).__name__
+                result.failures[next(iter(scenario.rows))] = " ".join(str(error).split()) or type(error).__name__
                 progress.print(f"[red]{model.name}: not measured. The server's last lines:[/red]")
                 progress.print(stage.last_words(), markup=False)
                 await stage.fresh()
@@ -173,7 +152,7 @@ def _about_rows() -> str:
     lines = ["rows:"]
     for scenario in SCENARIOS:
         star = "*" if scenario.stateful else " "
-        lines += [f" {star}{row:<15} {ROWS[row]}" for row in scenario.rows]
+        lines += [f" {star}{row:<15} {text}" for row, text in scenario.rows.items()]
     return "\n".join([*lines, "", "* only for models with a state or a window: hybrid, hybrid-moe, swa"])
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from statistics import median
 
-from ..types import MemoryKind
 from . import drive, judge, stateful
 from .judge import Row
 from .stage import Stage
@@ -147,41 +144,3 @@ async def sessions(stage: Stage) -> list[Row]:
 def _own(answers: list[Answer], head: Head) -> int:
     """Tokens beyond the head. What the server computes again of the head, it cannot blame on the library."""
     return round(median(a.prompt_tokens for a in answers)) - head.tokens
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """``rows`` are the ids that it reports; ``stateful`` ones are for models whose prefixes cannot be cut anywhere."""
-
-    run: Callable[[Stage], Awaitable[list[Row]]]
-    rows: tuple[str, ...]
-    stateful: bool = False
-
-
-# In this order: the first leaves a warm head, those that fill the cache with other things come late.
-SCENARIOS = (
-    Scenario(burst, ("burst", "cells")),
-    Scenario(third, ("third",)),
-    Scenario(overhead, ("overhead",)),
-    Scenario(decode_one, ("decode-1",)),
-    Scenario(decode_three, ("decode-3",)),
-    Scenario(stateful.turns, ("turn",), stateful=True),
-    Scenario(stateful.tool_loop, ("tool-loop", "tool-loop-head"), stateful=True),
-    Scenario(gap, ("gap",)),
-    Scenario(stateful.burst_unmarked, ("burst-unmarked",), stateful=True),
-    Scenario(stateful.new_day, ("new-day-first", "new-day-second", "new-day-later", "new-day-deep"), stateful=True),
-    Scenario(alone, ("alone", "alone-idle")),
-    Scenario(keeping, ("keeping",), stateful=True),
-    Scenario(sessions, ("sessions",)),
-)
-
-
-def chosen(kind: MemoryKind, only: frozenset[str]) -> list[Scenario]:
-    """The scenarios for a kind of memory, in order; ``only`` names rows, empty for all."""
-    fitting = [s for s in SCENARIOS if not s.stateful or kind is not MemoryKind.ATTENTION]
-    return [s for s in fitting if not only or only & set(s.rows)]
-
-
-def row_ids() -> list[str]:
-    """Every id that ``only`` may name."""
-    return [row for scenario in SCENARIOS for row in scenario.rows]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -19,9 +19,10 @@ from .catalogue import Model
 from .drive import LONG, Session
 from .local import Server
 from .target import Body, Target
-from .turns import TURN, Clock, Work, in_turns
+from .turns import in_turns
 from .work import Head, clean_bias, make_head
 
+Result = TypeVar("Result")
 STATES = 12  # sequences with a recurrent state, beyond what runs; enough for every chain that a scenario keeps
 
 
@@ -113,22 +114,26 @@ class Stage:
             servers = [stack.enter_context(Server(self._arguments(flag, cells=cells))) for flag in flags]
             for server in servers:
                 await self._at(server).chat(before)
-            clocks = await in_turns([(server, partial(self._at(server).chat, body)) for server in servers])
-            return [clock.spent for clock in clocks]
+            return await in_turns([(server, partial(self._at(server).chat, body)) for server in servers])
 
     def _arguments(self, *flags: str, cells: int | None) -> list[str]:
         threads = str(self.threads)
         size = str(cells or self.sizes.cells)
         return ["-m", str(self.model.path), "-c", size, "-t", threads, "--state-slots", str(STATES), *flags]
 
-    async def beside_cold(self, work: Work, tokens: int, hold: int) -> tuple[float, float]:
-        """Seconds of ``work`` on our server, and of the library's `cold` prefill, taking turns at the machine."""
-        ours, bare = await self.beside(work, partial(self.cold, tokens, hold))
-        return ours.spent, bare.spent
+    async def beside_cold(
+        self, work: Callable[[], Awaitable[Result]], tokens: int, hold: int
+    ) -> tuple[Result, float, float]:
+        """What ``work`` on our server came to, its seconds and those of the library's `cold` prefill, taking turns at
+        the machine."""
+        results: list[Result] = []
 
-    async def beside(self, work: Work, job: Callable[[], object], turn: float = TURN) -> list[Clock]:
-        """Our server does ``work`` and the yardstick its ``job``, in turns; the clocks of both."""
-        return await in_turns([(self._server, work), (self.yard(), partial(asyncio.to_thread, job))], turn)
+        async def ours() -> None:
+            results.append(await work())
+
+        cold = partial(asyncio.to_thread, self.cold, tokens, hold)
+        seconds = await in_turns([(self._server, ours), (self.yard(), cold)])
+        return results[0], seconds[0], seconds[1]
 
     # ---- the warm head, here and at the yardstick
 

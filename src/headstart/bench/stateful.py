@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from statistics import median
 
 from . import drive, judge
@@ -29,12 +30,8 @@ async def burst_unmarked(stage: Stage) -> list[Row]:
 
 async def burst(stage: Stage, bodies: list[Body], tokens: int, head: Head) -> tuple[float, float, list[Answer]]:
     """Siblings on a cold head, in turns with the library's prefill of one of them; seconds of both, and the answers."""
-    answers: list[Answer] = []
-
-    async def siblings() -> None:
-        answers.extend(await drive.burst(stage.target, bodies))
-
-    wall, cold = await stage.beside_cold(siblings, tokens, head.tokens)
+    siblings = partial(drive.burst, stage.target, bodies)
+    answers, wall, cold = await stage.beside_cold(siblings, tokens, head.tokens)
     stage.warmed(head)
     return wall, cold, answers
 

@@ -23,37 +23,17 @@ class Program(Protocol):
     def pid(self) -> int: ...
 
 
-class Clock:
-    """The time that is one program's own: its turns, on `time.perf_counter`, which is the same in every process."""
-
-    def __init__(self) -> None:
-        self._turns: list[tuple[float, float]] = []
-
-    def add(self, began: float, ended: float) -> None:
-        """One more turn."""
-        self._turns.append((began, ended))
-
-    @property
-    def spent(self) -> float:
-        """Seconds of all turns."""
-        return sum(ended - began for began, ended in self._turns)
-
-    def own(self, moment: float) -> float:
-        """Seconds of the turns up to ``moment``."""
-        return sum(max(0.0, min(moment, ended) - began) for began, ended in self._turns)
-
-
-async def in_turns(contestants: Iterable[tuple[Program, Work]], turn: float = TURN) -> list[Clock]:
-    """Do each one's work on its program, ``turn`` seconds at a time; what it took of its own turns, in order."""
+async def in_turns(contestants: Iterable[tuple[Program, Work]], turn: float = TURN) -> list[float]:
+    """Do each one's work on its program, ``turn`` seconds at a time. Seconds of each one's turns, in order."""
     runs = [_Run(program, work) for program, work in contestants]
     try:
-        while waiting := [run for run in runs if not run.done]:
+        while waiting := [run for run in runs if not run.over]:
             for run in waiting:
                 await run.turn(None if len(waiting) == 1 else turn)
     finally:
         for run in runs:
             await run.end()
-    return [run.clock for run in runs]
+    return [run.seconds for run in runs]
 
 
 class _Run:
@@ -64,12 +44,12 @@ class _Run:
         self._processes = [front, *front.children(recursive=True)]
         self._work = work
         self._task: asyncio.Future[object] | None = None
-        self.clock = Clock()
+        self.seconds = 0.0
         for process in self._processes:
             process.suspend()
 
     @property
-    def done(self) -> bool:
+    def over(self) -> bool:
         return self._task is not None and self._task.done()
 
     async def turn(self, seconds: float | None) -> None:
@@ -80,7 +60,7 @@ class _Run:
         if self._task is None:
             self._task = asyncio.ensure_future(self._work())
         await asyncio.wait({self._task}, timeout=seconds)
-        self.clock.add(began, time.perf_counter())
+        self.seconds += time.perf_counter() - began
         if self._task.done():
             self._task.result()
             return
