@@ -21,6 +21,7 @@ from .errors import StartupError
 from .messages import Command, Fatal, ModelInfo, Ready, Reply, Shutdown
 
 STOP_SECONDS = 10.0
+LAST_WORDS_SECONDS = 1.0  # after a process's end, for a message that it has sent
 WORKER = ("-m", "headstart.worker")  # what Python is to run
 log = structlog.get_logger("headstart.client")
 
@@ -84,6 +85,8 @@ class WorkerProcess:
         either: set[asyncio.Future[Any]] = {died, self._first}
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not self._first.done():  # it has ended; its last words may still be on their way
+                await asyncio.wait({self._first}, timeout=LAST_WORDS_SECONDS)
         finally:
             died.cancel()
         if not self._first.done():
