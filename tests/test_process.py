@@ -18,7 +18,7 @@ from headstart.process import WorkerProcess
 
 def test_last_words_that_come_after_the_end_are_heard() -> None:
     """The process may be waited for before its last message has come through the socket."""
-    with tempfile.TemporaryDirectory() as directory, pytest.raises(StartupError, match="^no model$"):
+    with tempfile.TemporaryDirectory() as directory, pytest.raises(StartupError, match=r"^no model$"):
         asyncio.run(_die(Path(directory) / "worker", says="no model"))
 
 
