@@ -39,7 +39,7 @@ LAYERS: dict[str, set[str]] = {
     "channel": {"messages"},
     "failures": {"types", "errors", "messages"},
     "driver": WORDS | {"core", "engine.protocol", "failures"},
-    "recorder": {"types"},
+    "recorder": {"types", "errors"},
     "worker": WORDS | {"channel", "config", "machine", "core", "engine", "driver", "recorder"},
     "process": {"channel", "config", "errors", "messages", "recorder"},
     "suspects": WORDS,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from headstart.errors import StartupError
 from headstart.recorder import STUCK_STATUS, Account, Recorder, Watchdog, read
 
 
@@ -37,6 +38,12 @@ def test_what_does_not_fit_is_cut(path: Path) -> None:
     assert account.working is not None and f"{0:0100}" in account.working
     assert account.stuck == "x" * 1023
     assert path.stat().st_size == 1 << 16
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+def test_a_full_disk_is_told_at_the_start() -> None:
+    with pytest.raises(StartupError, match="No space left"):
+        Recorder(Path("/dev/full"))
 
 
 @pytest.mark.parametrize("content", [None, b"", b"x" * 100])

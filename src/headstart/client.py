@@ -51,7 +51,7 @@ class Client:
         self._suspects = Suspects()
         self._inspections: dict[int, asyncio.Future[Snapshot]] = {}
         self._subscribers: list[Callable[[Event], None]] = []
-        self._generation = 0
+        self._generation = self._nonce = 0
         self.state: Literal["loading", "ready", "down"] = "loading"
         self.model: ModelInfo | None = None
 
@@ -107,7 +107,7 @@ class Client:
             unserved = EngineError("The worker process died while it served this request.", status=503)
             queue.put_nowait(refused.get(id, unserved))
         for future in self._inspections.values():
-            future.cancel()
+            future.set_exception(EngineError("The worker died.", status=503))
         self._inspections.clear()
 
     async def _relaunch(self) -> None:
@@ -203,16 +203,12 @@ class Client:
         """The worker's state between two steps. Raises `EngineError` while there is no worker."""
         if self.state != "ready":
             raise EngineError("The worker is not running.", status=503)
-        nonce = max(self._inspections, default=0) + 1
+        self._nonce = nonce = self._nonce + 1
         future: asyncio.Future[Snapshot] = asyncio.get_running_loop().create_future()
         self._inspections[nonce] = future
         self._send(Inspect(nonce))
         try:
             return await future
-        except asyncio.CancelledError:
-            if future.cancelled():
-                raise EngineError("The worker died.", status=503) from None
-            raise
         finally:
             self._inspections.pop(nonce, None)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from .errors import StartupError
 from .types import RequestId
 
 _STUCK = 1024  # bytes for the one request that the watchdog names; the others follow
@@ -31,12 +32,17 @@ class Account:
 
 
 class Recorder:
-    """The worker's end of ``path``, which it writes anew."""
+    """The worker's end of ``path``, which it writes anew. Raises `StartupError` where there is no room for that."""
 
     def __init__(self, path: Path) -> None:
-        with path.open("w+b") as file:
-            file.truncate(_SIZE)
-            self._memory = mmap.mmap(file.fileno(), _SIZE)
+        try:
+            with path.open("w+b") as file:
+                # Zeros rather than a hole: a full disk would end the process when the hole is first written to.
+                file.write(bytes(_SIZE))
+                file.flush()
+                self._memory = mmap.mmap(file.fileno(), _SIZE)
+        except OSError as error:
+            raise StartupError(f"cannot write to {path.parent}: {error.strerror or error}; see TMPDIR") from None
         self._noted: tuple[RequestId, ...] = ()
         self._turns = 0
         self.alone_with: tuple[RequestId, int] | None = None  # the request of `alone`, and a number of this very time

@@ -133,8 +133,8 @@ def main() -> None:
     socket.set_hwm(0)
     place = Path(sys.argv[1])
     socket.connect(f"ipc://{place}")
-    recorder = Recorder(beside(place))
     try:
+        recorder = Recorder(beside(place))
         from .engine.load import load_engine
 
         engine = load_engine(config)

@@ -1,5 +1,7 @@
+import pytest
+
 from headstart.api.grammar import call_schema
-from headstart.api.wire_chat import Tool, ToolFunction
+from headstart.api.wire_chat import ChatRequest, Tool, ToolFunction
 from headstart.types import FinishReason
 
 from .doubles import ScriptedWorker, chat, events, http, run, services
@@ -222,3 +224,21 @@ async def test_cache_fields_reach_the_worker():
         (True, True, "", [("head", None), ("explicit", None)]),
         (True, True, "", [("head", 1800.0)]),
     ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": [{"type": None, "function": {"name": "f", "parameters": None}}]},
+        {"response_format": {"type": None, "json_schema": None}},
+        {"messages": [{"role": "user", "content": [{"type": None, "text": "x"}], "name": None}]},
+        {"tools": None, "stop": None, "n": None, "stream": None, "logit_bias": None, "seed": None},
+    ],
+)
+def test_null_is_the_same_as_nothing(fields):
+    def without(value):
+        if isinstance(value, dict):
+            return {key: without(inner) for key, inner in value.items() if inner is not None}
+        return [without(inner) for inner in value] if isinstance(value, list) else value
+
+    assert ChatRequest.model_validate(chat(**fields)) == ChatRequest.model_validate(without(chat(**fields)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationError, model_validator
 
 from ..errors import RequestError
 
@@ -16,6 +16,13 @@ class Wire(BaseModel):
     """Unknown fields are ignored: every client sends some that only one vendor knows. Null means absent."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, value: Any) -> Any:
+        if isinstance(value, dict) and None in value.values():
+            return {key: field for key, field in value.items() if field is not None}
+        return value
 
 
 def integral(value: Any) -> Any:

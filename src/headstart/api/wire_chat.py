@@ -26,7 +26,7 @@ class Part(Wire):
             return {"type": "text", "text": value}
         if not isinstance(value, dict):
             raise ValueError("a content part is an object with a type")
-        kind = value.get("type", "text")
+        kind = value.get("type") or "text"
         if kind in SILENT_PARTS:
             return {"type": "text", "text": ""}
         if kind not in TEXT_PARTS:
@@ -92,7 +92,7 @@ class Tool(Wire):
     @model_validator(mode="before")
     @classmethod
     def _known(cls, value: Any) -> Any:
-        if isinstance(value, dict) and value.get("type", "function") == "function":
+        if isinstance(value, dict) and value.get("type") in ("function", None):
             if value.get("function") is None:
                 raise ValueError("a function tool needs a 'function'")
             return value
