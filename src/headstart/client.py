@@ -194,10 +194,10 @@ class Client:
             if not ended:
                 await self.abort(work.id)
 
-    async def abort(self, id: RequestId) -> None:
+    async def abort(self, id: RequestId, reason: FinishReason = FinishReason.ABORT) -> None:
         """Stop a request within one step; what it has computed is kept. `generate` still yields its `Finished`."""
         if self.state == "ready":
-            self._send(Abort(id))
+            self._send(Abort(id, reason))
 
     async def inspect(self) -> Snapshot:
         """The worker's state between two steps. Raises `EngineError` while there is no worker."""

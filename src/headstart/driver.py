@@ -12,7 +12,7 @@ from .errors import RequestError
 from .events import Event, Usage
 from .failures import to_reply
 from .messages import Failed, Finished, Reply, Snapshot, Submit
-from .types import RequestId, SeqId
+from .types import FinishReason, RequestId, SeqId
 
 
 class Driver:
@@ -36,9 +36,9 @@ class Driver:
             self.engine.close(submit.id)
             self._refused.append(to_reply(submit.id, error))
 
-    def abort(self, request: RequestId, now: float) -> None:
+    def abort(self, request: RequestId, now: float, reason: FinishReason = FinishReason.ABORT) -> None:
         """Stop a request; what it has computed stays for the next one."""
-        self.scheduler.abort(request, now)
+        self.scheduler.abort(request, now, reason)
         self._settle(now)
 
     def turn(self, now: float) -> bool:

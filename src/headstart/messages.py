@@ -63,7 +63,10 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Abort(msgspec.Struct, frozen=True, tag=True):
+    """``reason``: ABORT where the client has left, STOP where the front has seen a stop string."""
+
     id: RequestId
+    reason: FinishReason = FinishReason.ABORT
 
 
 class Inspect(msgspec.Struct, frozen=True, tag=True):

@@ -38,9 +38,9 @@ class Source(StrEnum):
 
 
 class FinishReason(StrEnum):
-    STOP = "stop"  # the model ended its turn
+    STOP = "stop"  # the model ended its turn, or a stop string came
     LENGTH = "length"  # max_tokens or the context's end
-    ABORT = "abort"  # the client left, or the front had seen enough
+    ABORT = "abort"  # the client left
 
 
 class CutReason(StrEnum):

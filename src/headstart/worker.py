@@ -84,8 +84,8 @@ class Worker:
         match command:
             case Submit():
                 self._driver.submit(command, time.monotonic())
-            case Abort(request):
-                self._driver.abort(request, time.monotonic())
+            case Abort(request, reason):
+                self._driver.abort(request, time.monotonic(), reason)
             case Inspect(nonce):
                 self._outbox.append(self._driver.view(nonce))
             case Shutdown():

@@ -122,11 +122,11 @@ class ScriptedWorker:
         timings = messages.Timings(
             cache_n=cached, prompt_n=total - cached, prompt_ms=8.0, predicted_n=sent, predicted_ms=4.0, queue_ms=1.0
         )
-        reason = FinishReason.ABORT if work.id in self.aborted else self.reason
-        yield messages.Finished(work.id, reason, timings, total - cached)
+        yield messages.Finished(work.id, self.reason, timings, total - cached)
 
-    async def abort(self, id):
+    async def abort(self, id, reason):
         self.aborted.append(id)
+        self.reason = reason  # of the one who is stopped; scripts have one
 
     async def inspect(self):
         view = messages.SlotView(

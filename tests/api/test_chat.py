@@ -82,6 +82,7 @@ async def test_stop_string_ends_the_work_and_keeps_the_account():
     assert body["choices"][0]["message"]["content"] == "one "
     assert body["choices"][0]["finish_reason"] == "stop"
     assert worker.aborted == [worker.submitted[0].id] == worker.closed
+    assert worker.reason is FinishReason.STOP  # what the worker's books say, not that the client had left
     assert body["usage"]["completion_tokens"] == 6
     assert body["timings"]["prompt_n"] + body["usage"]["prompt_tokens_details"]["cached_tokens"] == 30
 

@@ -64,7 +64,9 @@ def test_the_words_for_a_source_are_the_apis() -> None:
 def test_the_last_sentence_says_what_was_seen() -> None:
     off = [seen(name, 10.0, 0, "none") for name in "abcd"]
     on = [off[0], *(seen(name, 0.5, 2_951, "attach") for name in "bcd")]
-    sooner = "Three siblings had their first token 20 x sooner; the head was computed once instead of four times."
+    sooner = (
+        "Three siblings had their first token 20 x sooner (median); the head was computed once instead of four times."
+    )
     assert closing(on, off) == sooner
     assert closing(on[:2], off[:2]).startswith(
         "One sibling had its first token 20 x sooner; the head was computed once"

@@ -66,6 +66,17 @@ def test_a_cancelled_leader_leaves_its_work_to_the_next() -> None:
     assert run.engine.computed == 702 + 2 + 2 - 2  # nothing twice; two decodes for three sampled tokens
 
 
+@pytest.mark.parametrize("reason", [FinishReason.ABORT, FinishReason.STOP])
+def test_who_is_stopped_ends_for_the_reason_given(reason: FinishReason) -> None:
+    run = Run()
+    run.submit("a", words(100), max_tokens=50)
+    run.turn(3)
+    run.driver.abort("a", run.engine.now, reason)
+    run.finish()
+    assert run.ended["a"].reason is reason
+    assert 0 < len(run.said["a"]) < 50
+
+
 def test_a_wait_ends_when_the_leader_gets_nowhere() -> None:
     run = Run()
     head = words(700)

@@ -106,7 +106,7 @@ def test_sharing() -> None:
     assert page["headstart_cached_tokens_total{source=wait}"] == 0
     assert page["headstart_waits_total"] == 1
     assert page["headstart_prefixes_held_total{why=head}"] == 1
-    assert page["headstart_prefixes_held_total{why=session-end}"] == 1
+    assert page["headstart_prefixes_held_total{why=session}"] == 1
     assert page["headstart_evictions_total{why=cells}"] == 1
     assert page["headstart_preemptions_total"] == 1
     assert page["headstart_tier_failures_total"] == 1

@@ -13,6 +13,7 @@ from .. import messages
 from ..chat.prompt import PromptBuilder
 from ..chat.tokenizer import Tokenizer
 from ..errors import EngineError
+from ..types import FinishReason
 from .limits import Inbox
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ class Worker(Protocol):
     def generate(self, work: messages.Submit) -> AsyncIterator[Reply]:
         """Replies up to `Finished`. Raises `RequestError` or `EngineError`; closing it early aborts the request."""
 
-    async def abort(self, id: str) -> None:
-        """Ask for an early `Finished`; unknown ids are no error."""
+    async def abort(self, id: str, reason: FinishReason) -> None:
+        """Ask for an early `Finished` with this reason; unknown ids are no error."""
 
     async def inspect(self) -> messages.Snapshot: ...
 

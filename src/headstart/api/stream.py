@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..chat.deltas import Delta
+from ..types import FinishReason
 from .choice import Choice
 from .dialect import Dialect
 from .errors import error_response, openai_body, problem_of
@@ -97,7 +98,7 @@ async def follow(
     deltas = choice.feed(reply)
     if choice.output.stopped and not stopped and choice.finished is None:
         # Not by closing the iterator: the worker's last message has the timings.
-        await services.client.abort(job.works[index].id)
+        await services.client.abort(job.works[index].id, FinishReason.STOP)
     if choice.finished is not None and job.keep is not None:
         services.pool.submit(job.keep, choice.tokens)
     return index, deltas

@@ -154,10 +154,11 @@ def closing(on: Sequence[Seen], off: Sequence[Seen]) -> str:
             f"No session used another one's prefix: the head was computed {_times(on)}, without sharing {_times(off)}."
         )
     heads = f"the head was computed {_times(on)} instead of {_times(off)}."
-    who = "One sibling had its" if len(gains) == 1 else f"{_COUNTS[len(gains)].capitalize()} siblings had their"
+    few = len(gains) == 1
+    who = "One sibling had its" if few else f"{_COUNTS[len(gains)].capitalize()} siblings had their"
     if median(gains) <= 1:
         return f"{who} first token no sooner, though {heads}"
-    return f"{who} first token {ratio(median(gains), 1)} sooner; {heads}"
+    return f"{who} first token {ratio(median(gains), 1)} sooner{'' if few else ' (median)'}; {heads}"
 
 
 def _times(seen: Sequence[Seen]) -> str:

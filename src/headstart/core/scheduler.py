@@ -55,11 +55,11 @@ class Scheduler:
         roster.queue.append(request)
         self._news.events.append(Queued(request.id, n))
 
-    def abort(self, request_id: RequestId, now: float) -> None:
-        """The client left. What was computed stays; an unknown id has finished already."""
+    def abort(self, request_id: RequestId, now: float, reason: FinishReason = FinishReason.ABORT) -> None:
+        """Nobody wants more of it. What was computed stays; an unknown id has finished already."""
         request = self.roster.find(request_id)
         if request is not None:
-            self._finish(request, FinishReason.ABORT, now)
+            self._finish(request, reason, now)
 
     def fail(self, request_id: RequestId, error: Failed, now: float) -> None:
         """The engine could not go on with this request."""

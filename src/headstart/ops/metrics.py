@@ -142,7 +142,7 @@ class _OwnNames:
             case events.Missed():
                 self.misses.labels(event.code).inc()
             case events.Held():
-                self.held.labels(event.why or "session-end").inc()
+                self.held.labels(event.why or "session").inc()
             case events.Evicted():
                 self.evictions.labels(event.why).inc()
             case events.Preempted():
