@@ -1,4 +1,5 @@
 import pytest
+from pydantic import ValidationError
 
 from headstart.api.grammar import call_schema
 from headstart.api.wire_chat import ChatRequest, Tool, ToolFunction
@@ -243,3 +244,10 @@ def test_null_is_the_same_as_nothing(fields):
         return [without(inner) for inner in value] if isinstance(value, list) else value
 
     assert ChatRequest.model_validate(chat(**fields)) == ChatRequest.model_validate(without(chat(**fields)))
+
+
+@pytest.mark.parametrize("kind", ["", 0, False, [], {}])
+def test_what_is_no_type_is_refused(kind):
+    part = {"type": kind, "text": "x"}
+    with pytest.raises(ValidationError, match="not supported"):
+        ChatRequest.model_validate({"messages": [{"role": "user", "content": [part]}]})

@@ -26,7 +26,8 @@ class Part(Wire):
             return {"type": "text", "text": value}
         if not isinstance(value, dict):
             raise ValueError("a content part is an object with a type")
-        kind = value.get("type") or "text"
+        kind = value.get("type")
+        kind = "text" if kind is None else kind
         if kind in SILENT_PARTS:
             return {"type": "text", "text": ""}
         if kind not in TEXT_PARTS:
