@@ -55,7 +55,7 @@ def _settled(config: Config, head: int) -> Config:
     """``config`` with what the checks need: a file, cells and sequences."""
     if config.ctx_size is not None and config.ctx_size < 2 * head:
         raise StartupError(f"--ctx-size {config.ctx_size}: the checks take {2 * head} cells with --head {head}")
-    slots = max(config.state_slots or 2 * config.parallel, SEQUENCES - 1 - config.parallel)
+    slots = max(config.state_slots or 2 * config.parallel, SEQUENCES - config.parallel)
     here = {"model": str(find_model(config)), "ctx_size": config.ctx_size or CONTEXT, "state_slots": slots}
     return config.model_copy(update=here)
 

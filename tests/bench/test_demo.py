@@ -88,6 +88,16 @@ def test_progress_on_a_terminal_is_a_line_for_each_session(width: int) -> None:
     assert lines[1].split()[2:6] == ["waiting", "for", "its", "turn"]
 
 
+def test_an_answer_that_is_cut_says_so() -> None:
+    out = io.StringIO()
+    board = Board(Console(file=out, width=120, force_terminal=True, color_system=None))
+    with board.watch([Seen("coordinator", first=1.0, text="word " * 30), Seen("sibling 1", first=1.0, text="short")]):
+        pass
+    lines = [line.rstrip() for line in out.getvalue().splitlines() if "writing" in line][-2:]
+    assert lines[0].endswith("…") and len(lines[0].partition(" s  ")[2]) <= 48
+    assert lines[1].endswith("short")
+
+
 def test_long_times_take_no_more_room() -> None:
     assert (seconds(99.99), seconds(99.996), seconds(None)) == ("99.99 s", "100 s", "–")
 

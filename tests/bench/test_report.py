@@ -53,6 +53,14 @@ def test_json_has_every_number_with_what_it_needs_to_mean_anything(tmp_path: Pat
     assert model["sessions"]["sharing off"][3]["first"] == 100
 
 
+def test_a_row_in_one_line() -> None:
+    assert [report.line(row) for row in result().rows] == [
+        "third session: 300 ms  ≤ 340 ms  met",
+        "cells: 14,061  ≤ 14,060  NOT MET",
+        "siblings: 310 ms",
+    ]
+
+
 def test_markdown_says_what_was_not_met(tmp_path: Path) -> None:
     page = report.markdown(FACTS, [result()], "bench.png")
     assert "| third session | 300 ms | ≤ 340 ms | met | why |" in page

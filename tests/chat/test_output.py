@@ -219,12 +219,18 @@ def test_any_xml_values_come_out(values):
     assert list(got) == list(values) and got.get("city", "") == values.get("city", "")
 
 
-def test_utf8_across_tokens_and_a_broken_tail():
+def test_utf8_across_tokens_and_a_tail_that_is_cut_off():
     stream = OutputStream(TOKENIZER)
     ids = [TOKENIZER.encode("x")[0], *(len(SPECIAL) + b for b in "日".encode()), len(SPECIAL) + 0xE6]
     texts = ["".join(d.text for d in stream.push(t)) for t in ids]
     assert texts == ["x", "", "", "日", ""] or "".join(texts) == "x日"
-    assert stream.finish() == [ContentDelta("\ufffd")]
+    assert stream.finish() == []
+
+
+def test_bytes_that_begin_no_character_are_marked():
+    stream = OutputStream(TOKENIZER)
+    ids = [len(SPECIAL) + 0xFF, TOKENIZER.encode("x")[0]]
+    assert "".join(d.text for t in ids for d in stream.push(t)) == "\ufffdx"
 
 
 def test_control_tokens_are_hidden_unless_asked_for():

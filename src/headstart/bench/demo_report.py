@@ -108,7 +108,8 @@ class Board:
                 state = "done"
             style = {"reading": "yellow", "writing": "cyan", "done": "green"}.get(state, "dim")
             # The one column that gives way on a narrow terminal.
-            answer = Text(" ".join(seen.text.split())[:48], style="dim", no_wrap=True, overflow="ellipsis")
+            answer = Text(" ".join(seen.text.split()), style="dim", no_wrap=True, overflow="ellipsis")
+            answer.truncate(48, overflow="ellipsis")
             grid.add_row(f"  {seen.name}", Text(state, style=style), f"{seen.waited(now):6.2f} s", answer)
         return grid
 

@@ -85,7 +85,7 @@ async def _measure(model: catalogue.Model, result: ModelResult, options: argpars
         for scenario in chosen(model.kind, only):
             progress.print(f"[dim]{model.name}: {', '.join(scenario.rows)} ...[/dim]")
             try:
-                await _run(scenario, stage, result, only)
+                await _run(scenario, stage, result, only, progress)
             except (HeadstartError, httpx.HTTPError) as error:
                 # One promise that cannot be measured must not hide the others.
                 result.failures[next(iter(scenario.rows))] = " ".join(str(error).split()) or type(error).__name__
@@ -97,9 +97,12 @@ async def _measure(model: catalogue.Model, result: ModelResult, options: argpars
         result.sessions = stage.sessions
 
 
-async def _run(scenario: Scenario, stage: Stage, result: ModelResult, only: frozenset[str]) -> None:
-    rows = await scenario.run(stage)
-    result.rows += [row for row in rows if not only or row.id in only]
+async def _run(scenario: Scenario, stage: Stage, result: ModelResult, only: frozenset[str], progress: Console) -> None:
+    rows = [row for row in await scenario.run(stage) if not only or row.id in only]
+    result.rows += rows
+    for row in rows:
+        # At once: the table comes minutes later.
+        progress.print(f"  {report.line(row)}", highlight=False, markup=False)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -71,6 +71,12 @@ def bound(row: Row) -> str:
     return f"{sign} {amount(row.bound, row.unit).lstrip('+')}"
 
 
+def line(row: Row) -> str:
+    """A row in one line."""
+    parts = (f"{row.what}: {amount(row.measured, row.unit)}", bound(row), verdict(row) if row.bound is not None else "")
+    return "  ".join(part for part in parts if part)
+
+
 def show(console: Console, result: ModelResult) -> None:
     """Print one model's rows."""
     title = f"{result.name} ({result.arch}, {result.kind}), head of {result.head:,} tokens"

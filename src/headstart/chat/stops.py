@@ -28,7 +28,8 @@ class StopFilter:
         """Text that is certain now. After a hit, always empty."""
         if self.hit is not None:
             return ""
-        text = self._held + self._decoder.decode(piece, final)
+        # The decoder is never told of the end: the first bytes of a character that never came are no text.
+        text = self._held + self._decoder.decode(piece)
         found = [(at + len(stop), at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:
             _, at, self.hit = min(found)  # the one complete first, as if the text came letter by letter

@@ -114,7 +114,7 @@ def _sequences(settings: EngineSettings, kind: MemoryKind) -> int:
     if wanted is None:
         # Each id costs a recurrent state, or one more window in the sliding layers' cache.
         costly = RULES[kind].state or kind == MemoryKind.SLIDING
-        wanted = settings.parallel + settings.state_slots + 1 if costly else ATTENTION_SEQUENCES
+        wanted = settings.parallel + settings.state_slots if costly else ATTENTION_SEQUENCES
     if not 1 <= wanted <= limit:
         raise StartupError(f"{wanted} sequences asked for, the library takes 1 to {limit}; lower --parallel")
     return wanted
@@ -169,7 +169,8 @@ def _info(
     ]
     size = _state_bytes() if rules.state else 0
     if rules.state:
-        notes.append(f"states: {n_seq} of {size / MIB:.2f} MiB each, {n_seq * size / MIB:.0f} MiB in all")
+        beside = f"{settings.parallel} for running requests, {n_seq - settings.parallel} beside them (--state-slots)"
+        notes.append(f"states: {n_seq} of {size / MIB:.2f} MiB, {n_seq * size / MIB:.0f} MiB on the device: {beside}")
     why_not = "" if settings.sharing else "switched off"
     if not rules.shares:
         why_not = f"{found.reason}: this kind of memory is not proven safe to share"

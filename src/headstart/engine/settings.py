@@ -12,7 +12,7 @@ class EngineSettings:
 
     ``n_ctx`` cells are shared by all sequences; None takes the model's training context, bounded by free memory.
     ``n_seq`` None chooses by memory kind: attention models get `model.ATTENTION_SEQUENCES` ids, models with a
-    recurrent state get ``parallel + state_slots + 1``, since the library allocates a state for each id.
+    recurrent state get ``parallel + state_slots``, since the library allocates a state for each id.
     ``flash_attn`` on a CPU computes chunks of 64 tokens and more with another kernel than shorter ones, so a prompt's
     last bits depend on where its chunks end; "off" makes them the same for every way to cut it, and prefill slower.
     ``sharing`` False keeps `ModelInfo.sharing` off whatever the kind allows.
