@@ -25,7 +25,7 @@ class Waited(msgspec.Struct, frozen=True, tag=True):
 class Attached(msgspec.Struct, frozen=True, tag=True):
     id: RequestId
     source: Source
-    donor: SeqId
+    donor: SeqId | None  # None: a saved state alone
     tokens: int
 
 

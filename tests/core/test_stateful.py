@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headstart.core.plan import Attach
 from headstart.types import Cut, CutReason, MemoryKind, Source
 from tests.core.run import Run, words
 
@@ -173,3 +174,29 @@ def test_the_leader_cuts_where_a_waiter_will_part() -> None:
     run.finish()
     assert run.started["waiter"].source is Source.WAIT
     assert run.started["waiter"].cached_tokens == 1777
+
+
+def test_where_tokens_take_no_cells_a_saved_state_needs_nobody():
+    run = big(MemoryKind.RECURRENT, parallel=1, extra_seqs=1)
+    chains = [words(HEAD, seed) for seed in range(4)]
+    for turn in range(3):
+        for number, chain in enumerate(chains):
+            name = f"{turn}.{number}"
+            run.submit(name, [*chain, *words(20, 100 * turn + number)], max_tokens=4)
+            run.finish()
+            if turn:
+                assert run.started[name].source is Source.SNAPSHOT
+                assert HEAD - run.started[name].cached_tokens <= 512
+                assert run.started[name].reason.startswith("no state is saved after token")
+
+
+def test_a_saved_state_that_is_refused_costs_the_reuse_alone():
+    run = big(MemoryKind.RECURRENT, parallel=1, extra_seqs=1)
+    prompts = [words(HEAD, seed) for seed in range(3)]
+    for number, prompt in enumerate(prompts):
+        run.submit(f"first {number}", prompt, max_tokens=4)
+        run.finish()
+    run.engine.refuse.add(Attach)
+    run.submit("again", prompts[0], max_tokens=4)
+    run.finish()
+    assert run.started["again"].cached_tokens == 0 and run.said["again"] == run.said["first 0"]

@@ -76,6 +76,33 @@ def test_saved_state_under_borrowed_cells_equals_cold(tiny_model, arch):
     e.shutdown()
 
 
+def test_a_saved_state_alone_equals_cold_where_tokens_take_no_cells(tiny_model):
+    e, prompt = engine(tiny_model("mamba2")), tokens(380)
+    expected = cold(e, prompt)
+    e.open("donor", GREEDY, prompt)
+    prefill(e, "donor", 0, prompt[:256], sample=False)
+    e.perform(Save(0, 256, 7))
+    e.perform(Drop(0))
+    e.perform(Attach("sibling", None, 1, 256, 7))
+    e.open("sibling", GREEDY, prompt)
+    prefill(e, "sibling", 1, prompt[256:], 256)
+    assert np.array_equal(e.logits("sibling"), expected)
+    with pytest.raises(Refused, match="cells can only be shared"):
+        e.perform(Attach("nobody", None, 2, 256))
+    e.shutdown()
+
+
+@pytest.mark.parametrize("arch", [arch for arch in STATEFUL if arch != "mamba2"])
+def test_a_saved_state_alone_is_refused_where_tokens_take_cells(tiny_model, arch):
+    e, prompt = engine(tiny_model(arch)), tokens(300)
+    prefill(e, "donor", 0, prompt[:256], sample=False)
+    e.perform(Save(0, 256, 7))
+    with pytest.raises(Refused, match="cells can only be shared"):
+        e.perform(Attach("sibling", None, 1, 256, 7))
+    assert np.array_equal(cold(e, prompt, seq=1), cold(e, prompt, seq=2))
+    e.shutdown()
+
+
 @pytest.mark.parametrize("arch", STATEFUL)
 def test_a_cut_state_is_refused_and_leaves_nothing(tiny_model, arch):
     e, prompt = engine(tiny_model(arch)), tokens(300)

@@ -200,3 +200,15 @@ def test_holders_outlive_their_sessions(warm):
     slots = warm.slots()
     assert slots
     assert all(slot["state"] == "holder" for slot in slots)
+
+
+def test_few_states_on_the_device_and_many_chains(servers, tiny_model):
+    server = servers.up("-m", tiny_model("mamba2"), "-c", "4096", "-np", "1", "--state-slots", "1")
+    chains = [words(("chain", number), 700) for number in range(4)]
+    for number, chain in enumerate(chains):
+        assert cached(server.complete(prompt=chain + own("chain", number))) == 0
+    for number, chain in enumerate(chains):
+        asked = {"prompt": chain + own("again", number), **DETAIL}
+        again = server.complete(**asked)
+        assert (source(again), cached(again)) == ("snapshot", 512)
+        assert said(again) == said(server.complete(**asked, cache_prompt=False))

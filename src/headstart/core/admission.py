@@ -144,6 +144,8 @@ class Admission:
         if match.donor is not None:
             self.keeper.touch(request, match.agreed, now)
             self.device.attach(seq, match.donor, match.position, match.snapshot)
+        elif match.snapshot is not None:
+            self.device.restore(seq, request.tokens[: match.position], match.snapshot)
         if match.snapshot is not None:
             self.snapshots.touch(match.snapshot, now)
         request.position = match.position
@@ -160,7 +162,7 @@ class Admission:
         self._plan_cuts(request, match)
         if first:
             self.started.append(self.report(request, match.donor_tokens))
-            if match.donor is not None:
+            if match.position:
                 self.events.append(Attached(request.id, request.source, match.donor, match.position))
             if code is not None:
                 left = len(request.tokens) - match.position
@@ -210,6 +212,8 @@ class Admission:
             return Miss.NO_STATE, f"no state is saved between tokens {match.position} and {match.depth}"
         if match.parts and match.depth < request.limit:
             return Miss.DIFFERS, f"differs from the closest cached prompt at token {match.depth}"
+        if match.snapshot is not None and match.donor is None:  # what else its prompt had is not known any more
+            return Miss.NO_STATE, f"no state is saved after token {match.position}"
         if match.depth > match.position:
             return Miss.EXACT, "the last tokens are computed again, so that the answer is the same to the bit"
         return None, ""

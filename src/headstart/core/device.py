@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..types import CutReason, RequestId, SeqId, Token
+from .extents import TokenArray
 from .plan import Action, Attach, Drop, Hold
 from .tree import ExtentTree
 
@@ -83,6 +84,12 @@ class Device:
         """Let the empty running ``seq`` share [0, position) of ``src``."""
         self.tree.share(src, seq, position)
         self._make(Attach(self.running[seq], src, seq, position, snapshot))
+
+    def restore(self, seq: SeqId, tokens: TokenArray, snapshot: int) -> None:
+        """Put the saved state after ``tokens`` into the empty running ``seq``, where tokens take no cells."""
+        assert not self.counts_cells
+        self.tree.append(seq, tokens.tolist(), self._salts[seq])
+        self._make(Attach(self.running[seq], None, seq, len(tokens), snapshot))
 
     def hold(self, src: SeqId, position: int, why: CutReason, now: float, ttl: float | None) -> Holder:
         """Pin [0, position) of ``src`` under a free sequence."""

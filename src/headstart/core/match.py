@@ -19,6 +19,7 @@ WORTH_WAITING = 32  # tokens; below this a wait costs more in latency than the p
 @dataclass(frozen=True, slots=True)
 class Match:
     """The prompt resumes at ``position`` of ``donor`` (0: from nothing), which agrees with it up to ``agreed``.
+    Without a donor the ``snapshot`` is all that is needed.
 
     ``depth`` is how far any path on the device agrees with the prompt, and ``parts`` whether one goes on in another
     way there; where ``position`` is less, the model kind has no state to resume from at ``depth``.
@@ -58,7 +59,8 @@ def find_match(device: Device, rules: Rules, snapshots: Snapshots, request: Requ
         donors = [seq for seq in extent.owners if device.floor(seq, anywhere=rules.anywhere) <= position]
         best = max(best, _from_donors(device, position, donors), key=_preference)
     saved = _from_snapshot(device, rules, snapshots, request, above=best.position)
-    return replace(saved or best, depth=depth, parts=parts)
+    found = saved or best
+    return replace(found, depth=max(depth, found.position), parts=parts and depth >= found.position)
 
 
 def _preference(match: Match) -> tuple[int, bool]:
@@ -74,7 +76,8 @@ def _from_donors(device: Device, position: int, donors: list[SeqId]) -> Match:
 
 
 def _from_snapshot(device: Device, rules: Rules, snapshots: Snapshots, request: Request, above: int) -> Match | None:
-    """A saved state further along than ``above``, under the cells of whoever has that prefix."""
+    """A saved state further along than ``above``, under the cells of whoever has that prefix; where tokens take no
+    cells it needs nobody."""
     saved = snapshots.find(request.tokens, request.limit, above, request.submit.salt) if rules.state else None
     if saved is None:
         return None
@@ -83,7 +86,9 @@ def _from_snapshot(device: Device, rules: Rules, snapshots: Snapshots, request: 
             donor = next(iter(extent.owners))
             length = device.tree.length(donor)
             return Match(saved.position, donor, Source.SNAPSHOT, length, saved.id, agreed=saved.position)
-    return None
+    if rules.cells:
+        return None
+    return Match(saved.position, None, Source.SNAPSHOT, saved.position, saved.id, agreed=saved.position)
 
 
 def find_leader(request: Request, running: Iterable[Request], rules: Rules, have: int) -> Leader | None:

@@ -15,10 +15,11 @@ class Attach:
     """Let ``dst`` (empty) share cells [0, position) of ``src``; on stateful models ``src`` stands exactly there.
 
     With ``snapshot`` the recurrent state comes from that saved one, taken at ``position``, instead of from ``src``.
+    Where tokens take no cells that is all there is to it, and ``src`` may be None.
     """
 
     request: RequestId
-    src: SeqId
+    src: SeqId | None
     dst: SeqId
     position: int
     snapshot: int | None = None

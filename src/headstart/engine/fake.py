@@ -97,13 +97,18 @@ class FakeEngine:
                 self._saved.pop(snapshot, None)  # its Save may have been refused
         return 0
 
-    def _share(self, src: SeqId, dst: SeqId, position: int, snapshot: int | None) -> None:
+    def _share(self, src: SeqId | None, dst: SeqId, position: int, snapshot: int | None) -> None:
         assert not self._cells.get(dst) and 0 <= dst < self.n_seq, f"{dst} is not empty"
-        source = self._cells[src]
+        if src is None:
+            assert snapshot is not None and not self.rules.cells, "cells come from nowhere"
+            source = [(self._next_cell + i, token) for i, token in enumerate(self._saved.get(snapshot, []))]
+            self._next_cell += len(source)
+        else:
+            source = self._cells[src]
+        if snapshot is not None and snapshot not in self._saved:
+            raise Refused(f"no saved state {snapshot}")
         assert 0 < position <= len(source)
         if snapshot is not None:
-            if snapshot not in self._saved:
-                raise Refused(f"no saved state {snapshot}")
             assert self._saved[snapshot] == [t for _, t in source[:position]], "a foreign state"
         else:
             assert self.rules.anywhere or position == len(source), "no state at this position"

@@ -9,7 +9,7 @@ import llama_cpp.llama_cpp as C
 
 from ..core.plan import Action, Attach, Drop, Forget, Hold, Save
 from ..errors import EngineError
-from ..types import MemoryKind, SeqId
+from ..types import SeqId
 from . import lib
 from .model import Loaded
 from .protocol import Refused
@@ -46,16 +46,17 @@ class Sequences:
 
     def _attach(self, a: Attach) -> None:
         if a.snapshot is None:
-            self._share(a.src, a.dst, a.position)
+            self._share(_named(a.src), a.dst, a.position)
             return
         self._empty(a.dst)
         blob, position = self._snapshots.get(a.snapshot, (None, -1))
         if blob is None or position != a.position:
             raise Refused(f"no saved state {a.snapshot} at position {a.position}")
-        if self._info.kind != MemoryKind.RECURRENT:
-            if self._end(a.src) < a.position:
-                raise Refused(f"sequence {a.src} ends before position {a.position}")
-            lib.copy_seq(self._mem, a.src, a.dst, a.position)
+        if self._rules.cells:
+            src = _named(a.src)
+            if self._end(src) < a.position:
+                raise Refused(f"sequence {src} ends before position {a.position}")
+            lib.copy_seq(self._mem, src, a.dst, a.position)
         if not lib.import_state(self._ctx, a.dst, blob):
             self._refuse(a.dst, "the saved state was not taken whole")
         self._verify(a.dst, a.position)
@@ -130,3 +131,9 @@ class Sequences:
     def forget_all(self) -> None:
         """Free every saved state."""
         self._snapshots.clear()
+
+
+def _named(src: SeqId | None) -> SeqId:
+    if src is None:
+        raise Refused("cells can only be shared with a sequence that has them")
+    return src
