@@ -212,3 +212,15 @@ def test_few_states_on_the_device_and_many_chains(servers, tiny_model):
         again = server.complete(**asked)
         assert (source(again), cached(again)) == ("snapshot", 512)
         assert said(again) == said(server.complete(**asked, cache_prompt=False))
+
+
+def test_a_window_that_keeps_everything_gives_the_cold_bits(servers, tiny_model):
+    model = ("-m", tiny_model("gemma3"), "-c", "8192", "-np", "2", "--swa-full")
+    with ThreadPoolExecutor(2) as pool:
+        warm, cold = pool.map(lambda flags: servers.up(*model, *flags), ((), ("--no-slot-attach",)))
+    head = words("full", 1000)
+    for number in range(3):
+        asked = {"prompt": head + own("full", number), **DETAIL}
+        answer = warm.complete(**asked)
+        assert cached(answer) == (1000 if number else 0)
+        assert said(answer) == said(cold.complete(**asked))
