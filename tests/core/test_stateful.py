@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headstart.core.plan import Attach
+from headstart.messages import Sampling
 from headstart.types import Cut, CutReason, MemoryKind, Source
 from tests.core.run import Run, words
 
@@ -174,6 +175,43 @@ def test_the_leader_cuts_where_a_waiter_will_part() -> None:
     run.finish()
     assert run.started["waiter"].source is Source.WAIT
     assert run.started["waiter"].cached_tokens == 1777
+
+
+@pytest.mark.parametrize("kind", [*STATEFUL, MemoryKind.SLIDING, MemoryKind.ATTENTION])
+@pytest.mark.parametrize("kept", [0, 6], ids=["rewritten", "verbatim"])
+def test_idle_prompts_do_not_push_out_sessions_that_come_back(kind: MemoryKind, kept: int) -> None:
+    # A window leaves no state on the host, so all that is kept takes ids; and a state alone is saved more often.
+    run = big(kind, saved_states=80, **({"extra_seqs": 20} if kind is MemoryKind.SLIDING else {}))
+    for number in range(12):
+        ask(run, f"idle {number}", words(2000, 500 + number), head=1500, max_tokens=4)
+        run.finish()
+    sessions = [words(1400, 900 + number) for number in range(3)]
+    before = [0, 0, 0]
+    for turn in range(7):
+        for number, history in enumerate(sessions):
+            name = f"{turn}.{number}"
+            ask(run, name, history, head=900, max_tokens=6)
+            run.finish()
+            if turn:
+                # One turn more where a window's ids run out: its sessions leave an id for each turn.
+                new = (len(history) - before[number]) * (1 + (kind is MemoryKind.SLIDING))
+                assert run.uncached(name) <= new + 16, name
+            before[number] = len(history)
+            said = run.said[name]
+            reply = [*said[:kept], *(1 + token % 900 for token in said[kept:])]
+            sessions[number] = [*history, *reply, *words(120, 1000 + 10 * turn + number)]
+
+
+def test_choices_of_one_prompt_stay_until_one_goes_on():
+    run = big(MemoryKind.ATTENTION)
+    prompt = words(1000)
+    for name in ("a", "b"):
+        run.submit(name, prompt, max_tokens=8, sampling=Sampling(seed=ord(name)))
+    run.finish()
+    assert len([tokens for tokens in run.holders() if tokens > 1000]) >= 1
+    run.submit("on", [*prompt, 5, *words(100, 7)], max_tokens=2)
+    run.finish()
+    assert len([tokens for tokens in run.holders() if tokens > 1000]) == 1
 
 
 def test_where_tokens_take_no_cells_a_saved_state_needs_nobody():

@@ -90,16 +90,24 @@ class Keeper:
         holder = self.device.settle(seq, request.n_prompt, now)
         if holder is not None:
             self.events.append(Held(seq, holder.tokens, None))
-            self._supersede(seq, now)
+            self._supersede(holder, now)
 
-    def _supersede(self, seq: SeqId, now: float) -> None:
-        """Earlier turns of the same session end inside the new one. Their cells stay with it; where a state ended
-        there it goes to the host, so that an edited last turn can still resume."""
-        for extent in self.device.tree.path(seq):
-            for other in self.device.tree.ends_at(extent):
-                holder = self.device.holders.get(other)
-                if other != seq and holder is not None and holder.why is None and holder.keep_until <= now:
-                    self._evict(other, "superseded", now)
+    def _supersede(self, new: Holder, now: float) -> None:
+        """A session that came back takes its earlier turns' place, with their hits and one more. The cells it shares
+        with them stay; where a state ended there it goes to the host, so that an edited last turn can still resume."""
+        for old in self._earlier_turns(new):
+            new.hits = max(new.hits, old.hits + 1)
+            if old.keep_until <= now:
+                self._evict(old.seq, "superseded", now)
+
+    def _earlier_turns(self, new: Holder) -> list[Holder]:
+        """Sessions that end inside ``new``, or whose answer it gives in other words in its longer prompt: clients drop
+        reasoning and write tool calls anew."""
+        tree, common = self.device.tree, dict.fromkeys(self.device.holders, 0)
+        for extent, matched in tree.walk(tree.tokens(new.seq), tree.salt(new.seq)):
+            common |= dict.fromkeys(common.keys() & extent.owners, matched)
+        sessions = [h for h in self.device.holders.values() if h.why is None and h.seq != new.seq]
+        return [h for h in sessions if common[h.seq] == h.tokens or h.prompt <= min(common[h.seq], new.prompt - 1)]
 
     def replace_repeats(self, request: Request, now: float) -> None:
         """A prompt that is asked again supersedes its earlier answers. The new answer then takes their cells, so that

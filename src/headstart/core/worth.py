@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 from ..types import CutReason, SeqId
 from .device import Device, Holder
 from .rules import Rules
 
-HALF_LIFE = 300.0  # seconds after which an unused prefix is half as likely to come back
+HALF_LIFE = 300.0  # seconds
 SHARED_KINDS = frozenset({CutReason.HEAD, CutReason.EXPLICIT, CutReason.DIVERGENCE})
-SHARED_BONUS = 4.0  # a prefix that was cut for other sessions returns more often than one session's own tail
 
 
-def chance_of_return(holder: Holder, now: float) -> float:
-    """A relative likelihood, above 0: grows with hits, halves with every `HALF_LIFE` of not being used."""
-    bonus = SHARED_BONUS if holder.why in SHARED_KINDS else 1.0
-    return float(bonus * (1 + holder.hits) * 0.5 ** ((now - holder.used) / HALF_LIFE))
+def chance_of_return(holder: Holder, fresher: int, now: float) -> float:
+    """A relative likelihood: grows with hits, halves with each of the ``fresher`` holders that were used since and with
+    every `HALF_LIFE`. So of two equal ones the older goes, and being worth twice as much makes up for one such step."""
+    return float((1 + holder.hits) * 0.5 ** (fresher + (now - holder.used) / HALF_LIFE))
 
 
 def tokens_lost(device: Device, rules: Rules, seq: SeqId) -> int:
@@ -45,8 +46,11 @@ def least_worth(
     if for_cells:
         holders = [h for h in holders if device.tree.own_cells(h.seq) > 0] or holders
 
+    used = sorted(h.used for h in device.holders.values())
+
     def worth(holder: Holder) -> tuple[bool, float]:
-        value = chance_of_return(holder, now) * tokens_lost(device, rules, holder.seq)
+        fresher = len(used) - bisect_right(used, holder.used)
+        value = chance_of_return(holder, fresher, now) * tokens_lost(device, rules, holder.seq)
         room = device.tree.own_cells(holder.seq) if for_cells else 1
         return holder.keep_until > now, value / max(1, room)
 
