@@ -248,6 +248,17 @@ def test_a_bad_key_of_the_file_is_named_with_the_file(tmp_path: Path) -> None:
     assert "No such file" in message({"config": str(tmp_path / "absent.toml")})
 
 
+def test_two_spellings_of_one_setting_are_a_mistake(tmp_path: Path) -> None:
+    said = message({"config": write(tmp_path, "ctx_size = 4096\nctx-size = 2048")})
+    assert "'ctx_size' and 'ctx-size' are the same setting" in said
+    assert "are the same setting" in message({"config": write(tmp_path, "slot-attach = true\nno-slot-attach = true")})
+
+
+def test_every_long_flag_is_a_key(tmp_path: Path) -> None:
+    assert load_config({"config": write(tmp_path, "gpu-layers = 3")}, {}).n_gpu_layers == 3
+    assert load_config({}, {"HEADSTART_GPU_LAYERS": "3"}).n_gpu_layers == 3
+
+
 def test_keys_are_never_shown(tmp_path: Path) -> None:
     assert "s3cret" not in repr(Config(api_key=("s3cret",)))
     assert "s3cret" not in message({"config": write(tmp_path, 'api-key = ["s3cret", 5]')})

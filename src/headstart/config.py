@@ -200,9 +200,7 @@ class Config(BaseModel):
     )
     state_slots: Annotated[
         int | None, BeforeValidator(_auto), _flag("--state-slots", group=_SHARING, metavar="N", hint=_CHOOSES)
-    ] = Field(
-        None, ge=1, le=250, description="Device states beside the running ones, hybrid models; default: twice -np"
-    )
+    ] = Field(None, ge=1, le=250, description="Device states beside the running ones, hybrid models; 0: twice -np")
     cache_states: Annotated[int, _flag("--cache-states", group=_SHARING, metavar="MIB")] = Field(
         1024, ge=0, le=2**24, description="Host memory for saved recurrent states, MiB"
     )

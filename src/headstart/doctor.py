@@ -74,6 +74,7 @@ def _examine(config: Config, head: int) -> int:
         chunk = min(config.batch_size, config.ubatch_size)
         table, held = _report(Parity(engine, head=head, chunk=chunk).run(), console)
         console.print(table)
+        console.print(CAPTION, style="dim", soft_wrap=True)
     finally:
         engine.shutdown()
     console.print(
@@ -91,7 +92,7 @@ def _memory(engine: Engine) -> str:
 
 def _report(findings: Iterable[Finding], console: Console) -> tuple[Table, bool]:
     """The findings as a table, and whether all held. Says which check is done as it goes."""
-    table = Table("check", "difference", "allowed", "same top", "verdict", caption=CAPTION)
+    table = Table("check", "difference", "allowed", "same top", "verdict")
     held = True
     for finding in findings:
         console.print(f"  {finding.check} ...", style="dim", soft_wrap=True)

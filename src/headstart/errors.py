@@ -33,10 +33,11 @@ class RequestError(HeadstartError):
         self.code, self.param, self.retry_after = code, param, retry_after
 
 
-def context_length_exceeded(prompt_tokens: int, limit: int) -> RequestError:
-    """The wording that agent clients recognise; both numbers are named."""
+def context_length_exceeded(prompt_tokens: int, limit: int, *, at_least: bool = False) -> RequestError:
+    """The wording that agent clients recognise; both numbers are named. ``at_least``: the prompt's was not counted."""
+    count = f"at least {prompt_tokens}" if at_least else str(prompt_tokens)
     return RequestError(
-        f"This model's maximum context length is {limit} tokens. However, your prompt has {prompt_tokens} tokens. "
+        f"This model's maximum context length is {limit} tokens. However, your prompt has {count} tokens. "
         "Please reduce the length of the messages.",
         code="context_length_exceeded",
         param="messages",

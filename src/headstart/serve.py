@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
+import resource
 import socket
 
 from .config import Config
 from .errors import StartupError
 from .model_file import find_model
 
+FILES, LEAST_FILES = 65_536, 64  # that a server wants, and that one with a client or two takes
 _HOSTS = "--host 127.0.0.1 serves this machine alone, --host 0.0.0.0 every network that it is on"
 _REASONS = {
     errno.EADDRINUSE: "something else does; choose another with --port",
@@ -21,6 +24,7 @@ _REASONS = {
 
 def run(config: Config) -> None:
     """Serve until SIGINT or SIGTERM. Raises `StartupError` for what keeps the server from starting."""
+    _allow_connections()
     path = find_model(config)
     # Before the model loads: a port in use should show at once, and /health can say "loading".
     with listen(config.host, config.port) as listener:
@@ -29,6 +33,19 @@ def run(config: Config) -> None:
 
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(serve(config.model_copy(update=here), listener))
+
+
+def _allow_connections() -> None:
+    """Each connection takes a file: as many as the system allows, where a shell's usual limit is 1,024."""
+    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if most == resource.RLIM_INFINITY else min(FILES, most)
+    if wanted < LEAST_FILES:
+        raise StartupError(
+            f"the system allows {wanted} open files, {LEAST_FILES} are needed; raise the limit (ulimit -n)"
+        )
+    if files < wanted:
+        with contextlib.suppress(OSError, ValueError):  # macOS has a lower limit than it tells
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -87,7 +87,8 @@ class _Server:
         self._http.should_exit = True
         if loading.done() and loading.exception() is None:
             self._log.line(
-                "info", "stopping; open answers may finish, Ctrl-C again ends them", grace_s=self._config.shutdown_grace
+                "info",
+                f"stopping; open answers may finish within {self._config.shutdown_grace:g} s, Ctrl-C again ends them",
             )
             await self._drained(serving)
         loading.cancel()

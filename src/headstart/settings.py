@@ -103,11 +103,14 @@ def _read_file(source: str, name: str, layers: _Layers) -> None:
         raise StartupError(f"{source} {path}: not valid TOML: {error}") from None
     spellings = _spellings()
     del spellings["config"]
+    first: dict[str, str] = {}
     for key, value in table.items():
         known = spellings.get(key.replace("-", "_"))
         if known is None:
             raise StartupError(f"{path}: unknown key {key!r}{_why_unknown(key, value, spellings)}")
         field_name, negated = known
+        if first.setdefault(field_name, key) != key:
+            raise StartupError(f"{path}: {first[field_name]!r} and {key!r} are the same setting; keep one")
         where = f"{key} in {path}"
         layers.put(field_name, _negate(value, where) if negated else value, where)
 
@@ -124,6 +127,7 @@ def _spellings() -> dict[str, tuple[str, bool]]:
     """Every key for files and variables, in snake case: its field, and whether it says the opposite (``no_...``)."""
     found: dict[str, tuple[str, bool]] = {}
     for name, _, flag in fields():
+        found |= {n[2:].replace("-", "_"): (name, False) for n in flag.names if n.startswith("--")}
         found[name] = (name, False)
         if flag.off is not None:
             found[flag.off.removeprefix("--").replace("-", "_")] = (name, True)

@@ -145,7 +145,7 @@ def services(worker=None, **changes):
         "config": SimpleNamespace(**config),
         "metrics": lambda: b"llamacpp:prompt_tokens_total 1\n",
         "pool": ThreadPoolExecutor(1),
-        "schema_to_gbnf": lambda schema: f"root ::= {json.dumps(schema)}",
+        "schema_to_gbnf": lambda schema, strict: f"root ::= {json.dumps(schema)}",
         "json_gbnf": lambda: 'root ::= "{}"',
         "check_gbnf": check_gbnf,
         "template_source": "{{ messages }}",

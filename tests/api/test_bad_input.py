@@ -200,8 +200,7 @@ def test_every_text_that_a_template_shows_counts_before_it_is_rendered(path):
             for body in HIDDEN:
                 error = (await client.post(path, json=body)).json()["error"]
                 assert (error["param"], error["code"]) == ("messages", "context_length_exceeded"), body.keys()
-            unused = await client.post(path, json={**HIDDEN[5], "tool_choice": "none"})
-        assert unused.status_code == 200 and len(made.builder.seen) == 1
+        assert not made.builder.seen
 
     check()
 

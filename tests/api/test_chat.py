@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from pydantic import ValidationError
 
@@ -157,6 +159,30 @@ async def test_tool_calls():
     assert parts[0]["id"] and parts[0]["type"] == "function" and parts[0]["function"]["name"] == "ls"
     assert all("id" not in part and part["index"] == 0 for part in parts[1:])
     assert "".join(part["function"]["arguments"] for part in parts) == call["function"]["arguments"]
+
+
+@run
+async def test_no_tool_choice_leaves_the_prompt_alone_and_reads_no_calls():
+    text = 'As <tool_call>\n{"name": "ls", "arguments": {}}\n</tool_call>'
+    made = services(ScriptedWorker(text))
+    async with http(made) as client:
+        body = (await client.post("/v1/chat/completions", json=chat(tools=TOOLS, tool_choice="none"))).json()
+        await client.post("/v1/chat/completions", json=chat(tools=TOOLS))
+    without, free = made.builder.seen
+    assert without == free and without.tools
+    assert body["choices"][0]["message"]["content"] == text and body["choices"][0]["finish_reason"] == "stop"
+
+
+@run
+async def test_a_strict_schema_is_enforced_or_refused():
+    schemas = []
+    made = replace(services(), schema_to_gbnf=lambda schema, strict: schemas.append(strict) or 'root ::= "a"')
+    async with http(made) as client:
+        for strict in (True, False, None):
+            holder = {"name": "x", "schema": {"type": "string"}, "strict": strict}
+            form = {"type": "json_schema", "json_schema": holder}
+            assert (await client.post("/v1/chat/completions", json=chat(response_format=form))).status_code == 200
+    assert schemas == [True, False, False]
 
 
 @run

@@ -146,12 +146,6 @@ def test_a_mark_on_a_message_without_content_or_out_of_range():
     assert [cut.reason for cut in prompt.cuts] == [CutReason.EXPLICIT] * 2
 
 
-def test_tool_choice_none_leaves_tools_out():
-    made, _ = builder()
-    talk = [SYSTEM, {"role": "user", "content": "x"}]
-    assert made.render_text(ChatInput(talk, tools=TOOLS, tool_choice="none")) == made.render_text(ChatInput(talk))
-
-
 def test_continue_the_last_message():
     made, _ = builder()
     talk = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "It is"}]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from concurrent.futures import wait
+from typing import Literal
 
 import llama_cpp.llama_cpp as C
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel, Field
 
 from headstart.core.plan import Decode, Prefill, Step
 from headstart.engine.grammar import check_gbnf, json_gbnf, schema_to_gbnf
+from headstart.engine.int_range import int_range
 from headstart.engine.sampler import Candidates, start_grammar
 from headstart.engine.vocab import Vocabulary, tokenizing_pool
 from headstart.errors import RequestError
@@ -55,6 +59,9 @@ NAMES = {"type": "object", "properties": {"root": {}, 'q"\\é': {"type": "null"}
 BOTH = [{"properties": {"a": {"type": "string"}}}, {"properties": {"b": {"type": "integer"}}}]
 # A schema, an answer that follows it, and one that does not; what a grammar cannot say is loosened (patterns, formats).
 GOOD = [
+    ({"type": "integer", "minimum": 1000, "maximum": 1002}, 1001, "999"),
+    ({"type": "integer", "exclusiveMinimum": 0}, 7, "0"),
+    ({"type": "integer", "maximum": -3}, -12, "-2"),
     ({}, {"a": [1, "x", None]}, "{]"),
     (TREE, {"name": "a", "children": [{"name": "b"}]}, '{"children": []}'),
     (NAMES, {"root": [1], "absent": 2, 'q"\\é': None}, '{"root": [1]}'),
@@ -95,6 +102,66 @@ def test_what_has_no_grammar_names_its_path(schema, path):
     with pytest.raises(RequestError) as caught:
         schema_to_gbnf(schema)
     assert f"at {path}:" in caught.value.message
+
+
+@given(st.none() | st.integers(-3000, 3000), st.none() | st.integers(0, 3000), st.data())
+@settings(max_examples=300, deadline=None)
+def test_an_integer_range_takes_its_numbers_alone(low, width, data):
+    if low is None:
+        low, high = None, width
+    else:
+        high = None if width is None else low + width
+    value = data.draw(st.integers(-10_000, 10_000) | st.sampled_from([v for v in (low, high) if v is not None] or [0]))
+    rule = re.compile(int_range(low, high).replace(" ", "").replace('"', ""))
+    inside = (low is None or low <= value) and (high is None or value <= high)
+    assert bool(rule.fullmatch(str(value))) == inside
+    assert not rule.fullmatch(f"0{abs(value)}") and not rule.fullmatch("")
+
+
+STRICT = [
+    ({"type": "string", "pattern": "^a$"}, "#", "'pattern'"),
+    ({"type": "object", "properties": {"a": {"type": "number", "minimum": 0}}}, "#/properties/a", "'minimum'"),
+    ({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, "#", "'uniqueItems'"),
+    ({"type": "string", "format": "email"}, "#", "'format'"),
+    ({"type": "string", "maxLength": 100_000}, "#", "'maxLength'"),
+    ({"anyOf": [{"type": "string"}], "minLength": 3}, "#", "'minLength' beside 'anyOf'"),
+    ({"allOf": [{"type": "string"}, {"type": "integer"}]}, "#", "'allOf'"),
+]
+
+
+@pytest.mark.parametrize(("schema", "path", "what"), STRICT, ids=lambda s: json.dumps(s)[:40])
+def test_what_a_grammar_cannot_enforce_is_refused_where_that_matters(schema, path, what):
+    assert schema_to_gbnf(schema)
+    with pytest.raises(RequestError, match=f"at {re.escape(path)}: {re.escape(what)}.*cannot be enforced"):
+        schema_to_gbnf(schema, True)
+
+
+def test_strict_takes_what_typed_clients_write(vocab):
+    class City(BaseModel):
+        name: str = Field(max_length=20)
+        people: int = Field(ge=1)
+        kind: Literal["old", "new"] = "old"
+        near: list[City] = Field(default=[], max_length=3)
+        founded: int | None = None
+
+    gbnf = schema_to_gbnf(City.model_json_schema(), True)
+    city = {"name": "X", "people": 12, "kind": "new", "near": [], "founded": None}
+    assert takes(vocab, gbnf, json.dumps(city))
+    assert not takes(vocab, gbnf, json.dumps(city | {"people": 0}))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "integer", "minimum": 5, "maximum": 1},
+        {"type": "integer", "exclusiveMinimum": 1, "maximum": 1},
+        {"type": "string", "minLength": 5, "maxLength": 1},
+        {"type": "array", "minItems": 2, "maxItems": 1},
+    ],
+)
+def test_bounds_that_nothing_satisfies_are_refused(schema):
+    with pytest.raises(RequestError, match="at #: "):
+        schema_to_gbnf(schema)
 
 
 def test_deep_schemas_are_refused():

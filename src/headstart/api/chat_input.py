@@ -31,7 +31,6 @@ def chat_input(chat: ChatRequest) -> ChatInput:
     return ChatInput(
         messages=[message_dict(message) for message in chat.messages],
         tools=tools or None,
-        tool_choice=chat.tool_choice,
         template_kwargs=template_kwargs(chat),
         add_generation_prompt=opens,
         continue_final=continues,
@@ -89,7 +88,7 @@ def text_size(source: ChatInput) -> int:
         for call in message.get("tool_calls", ()):
             name, arguments = call["function"]["name"], call["function"]["arguments"]
             size += len(name) + len(arguments if isinstance(arguments, str) else dumps(arguments))
-    if source.tools and source.tool_choice != "none":
+    if source.tools:
         size += len(dumps(source.tools))
     return size
 

@@ -106,15 +106,16 @@ def _response_grammar(request: ChatRequest, services: Services) -> str | None:
                 param="response_format.json_schema",
                 code="invalid_value",
             )
-        return _converted(schema, "response_format", services)
+        strict = form.json_schema is not None and bool(form.json_schema.strict)
+        return _converted(schema, "response_format", services, strict=strict)
     if form.schema_ is not None:
         return _converted(form.schema_, "response_format", services)
     return services.json_gbnf()
 
 
-def _converted(schema: dict[str, Any], param: str, services: Services) -> str:
+def _converted(schema: dict[str, Any], param: str, services: Services, *, strict: bool = False) -> str:
     try:
-        return services.schema_to_gbnf(schema)
+        return services.schema_to_gbnf(schema, strict)
     except RequestError as error:
         error.param = error.param or param
         raise

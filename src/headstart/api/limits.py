@@ -62,7 +62,7 @@ class Inbox:
 def check_text_fits(characters: int, n_ctx: int, param: str) -> None:
     """Refuse, without tokenizing, a text too long whatever its tokens are. The count named is a lower bound."""
     if characters > n_ctx * CHARS_PER_TOKEN:
-        raise too_long(characters // CHARS_PER_TOKEN, n_ctx, param)
+        raise too_long(characters // CHARS_PER_TOKEN, n_ctx, param, at_least=True)
 
 
 def check_tokens_fit(count: int, n_ctx: int, param: str) -> None:
@@ -71,9 +71,9 @@ def check_tokens_fit(count: int, n_ctx: int, param: str) -> None:
         raise too_long(count, n_ctx, param)
 
 
-def too_long(count: int, n_ctx: int, param: str) -> RequestError:
+def too_long(count: int, n_ctx: int, param: str, *, at_least: bool = False) -> RequestError:
     """The refusal of a prompt of ``count`` tokens that came in the field ``param``."""
-    error = context_length_exceeded(count, n_ctx)
+    error = context_length_exceeded(count, n_ctx, at_least=at_least)
     error.param = param
     return error
 

@@ -57,7 +57,7 @@ class Services:
     config: Config
     metrics: Callable[[], bytes]
     pool: Executor
-    schema_to_gbnf: Callable[[dict[str, Any]], str]
+    schema_to_gbnf: Callable[[dict[str, Any], bool], str]
     json_gbnf: Callable[[], str]
     check_gbnf: Callable[[str], None]
     template_source: str = ""

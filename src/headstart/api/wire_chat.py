@@ -102,6 +102,7 @@ class Tool(Wire):
 
 class SchemaHolder(Wire):
     schema_: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
+    strict: bool | None = None
 
 
 class ResponseFormat(Wire):

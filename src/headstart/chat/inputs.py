@@ -27,15 +27,14 @@ class Mark:
 class ChatInput:
     """One chat request in OpenAI's wire shape, as plain dicts. Nothing in it is changed by rendering.
 
-    ``tool_choice`` "none" leaves the tools out of the prompt. ``template_kwargs`` reach the template as variables
-    (enable_thinking, reasoning_effort, ...). ``continue_final`` goes on with the last message, an assistant's,
-    instead of opening a new turn. ``implicit`` False (mode explicit) cuts at marks only. Tokens remembered under one
-    ``salt`` are not used under another.
+    ``tools`` stand in the prompt whatever the model may do with them, or a request that allows no call would lose the
+    head that it shares. ``template_kwargs`` reach the template as variables (enable_thinking, reasoning_effort, ...).
+    ``continue_final`` goes on with the last message, an assistant's, instead of opening a new turn. ``implicit`` False
+    (mode explicit) cuts at marks only. Tokens remembered under one ``salt`` are not used under another.
     """
 
     messages: list[Message]
     tools: list[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
     template_kwargs: dict[str, Any] = field(default_factory=dict)
     add_generation_prompt: bool = True
     continue_final: bool = False

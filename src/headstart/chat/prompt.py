@@ -98,7 +98,7 @@ class PromptBuilder:
 
     def _job(self, chat: ChatInput) -> _Job:
         messages = canonical_messages(chat.messages)
-        tools = [] if chat.tool_choice == "none" else canonical_tools(chat.tools)
+        tools = canonical_tools(chat.tools)
         final = None
         if chat.continue_final and len(messages) > 1 and messages[-1]["role"] == "assistant":
             final = messages.pop()

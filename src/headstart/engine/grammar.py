@@ -13,6 +13,7 @@ from llama_cpp import llama_grammar as converter
 
 from ..errors import RequestError
 from .gbnf import check_shape
+from .int_range import int_range
 from .keywords import PARAM
 from .sampler import start_grammar
 from .schema import Loosener
@@ -101,6 +102,9 @@ class _Converter(_Base):  # type: ignore[misc]  # a subclass of Any, for the rea
             # A rule that all strings of these lengths share: a long one is large.
             text = self._add_rule(f"string-{times[1:-1]}", rf'"\"" {char}{times} "\"" space')
             return self._add_rule("root", text) if rule_name == "root" else text
+        if kind == "integer" and ("minimum" in schema or "maximum" in schema):
+            digits = int_range(schema.get("minimum"), schema.get("maximum"))
+            return self._add_rule(rule_name, f"({digits}) space")
         if kind == "array" and "items" in schema:
             item = self.visit(schema["items"], f"{name}{'-' if name else ''}item")
             return self._add_rule(
@@ -111,13 +115,14 @@ class _Converter(_Base):  # type: ignore[misc]  # a subclass of Any, for the rea
         return super().visit(schema, name)
 
 
-def schema_to_gbnf(schema: dict[str, Any]) -> str:
-    """GBNF whose answers satisfy ``schema`` as far as a grammar can tell; see `schema` for what is loosened.
+def schema_to_gbnf(schema: dict[str, Any], strict: bool = False) -> str:
+    """GBNF whose answers satisfy ``schema`` as far as a grammar can tell; see `schema` for what is loosened where that
+    is not ``strict``.
 
     Raises `RequestError` naming the path of what cannot be expressed.
     """
     try:
-        loose = Loosener(schema).run()
+        loose = Loosener(schema, strict=strict).run()
         made = _Converter()
         resolved = made.resolve_refs(loose, "")
         made.visit({k: v for k, v in resolved.items() if k != "$defs"}, "")

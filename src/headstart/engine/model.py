@@ -170,13 +170,13 @@ def _info(
     size = _state_bytes() if rules.state else 0
     if rules.state:
         beside = f"{settings.parallel} for running requests, {n_seq - settings.parallel} beside them (--state-slots)"
-        notes.append(f"states: {n_seq} of {size / MIB:.2f} MiB, {n_seq * size / MIB:.0f} MiB on the device: {beside}")
+        notes.append(f"states: {n_seq} of {size / MIB:.2f} MiB, {n_seq * size / MIB:.1f} MiB on the device: {beside}")
     why_not = "" if settings.sharing else "switched off"
     if not rules.shares:
         why_not = f"{found.reason}: this kind of memory is not proven safe to share"
     return ModelInfo(
         path=settings.model,
-        description=lib.description(model),
+        description=_description(model),
         kind=found.kind,
         n_ctx=n_ctx,
         n_ctx_train=int(C.llama_model_n_ctx_train(model)),
@@ -192,6 +192,16 @@ def _info(
         sharing_off_reason=why_not,
         notes=tuple(notes),
     )
+
+
+def _description(model: Handle) -> str:
+    """Architecture, size and quantization, the size counted: the library knows those of some models only."""
+    arch, _, *quantization = lib.description(model).split()
+    count = int(C.llama_model_n_params(model))
+    size = next(
+        (f"{count / unit:.3g}{letter}" for letter, unit in (("B", 1e9), ("M", 1e6)) if count >= unit), str(count)
+    )
+    return " ".join([arch, size, *(word for word in quantization if word != "(guessed)")])
 
 
 def _device(gpu_layers: int) -> str:

@@ -1,7 +1,8 @@
 """A JSON schema brought into the shape that the grammar converter takes.
 
-What a grammar can enforce stays; keywords that only narrow (minimum, pattern, not, uniqueItems...) are dropped, so the
-answer may be looser than the schema. What has no looser form is a `RequestError` that names the path.
+What a grammar can enforce stays; other keywords that only narrow (pattern, not, uniqueItems...) are dropped, so the
+answer may be looser than the schema, unless it has to be strict. What has no looser form, and what no value satisfies,
+is a `RequestError` that names the path.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote
 
-from .keywords import bounds, fail, implied, items, length, string
+from .keywords import bounds, fail, implied, integer, items, length, refuse_loose, string
 
 MAX_DEPTH = 48
 MAX_NODES = 5_000
@@ -27,8 +28,8 @@ TYPES = frozenset({"boolean", "number", "integer", "object", "array", "string", 
 class Loosener:
     """Rewrites one schema; `run` returns the new root, references resolved into "$defs"."""
 
-    def __init__(self, root: Any) -> None:
-        self._root, self._nodes, self._chars = root, 0, 0
+    def __init__(self, root: Any, *, strict: bool = False) -> None:
+        self._root, self._strict, self._nodes, self._chars = root, strict, 0, 0
         self._names: dict[str, str] = {}
         self._defs: dict[str, Any] = {}
 
@@ -50,6 +51,8 @@ class Loosener:
             fail(path, "a schema is an object or a boolean")
         if len(node) > MAX_KEYWORDS:
             fail(path, f"it has more than {MAX_KEYWORDS} keywords")
+        if self._strict:
+            refuse_loose(node, path)
         if "$ref" in node:
             return self._ref(node["$ref"], path, depth)
         for key in ("anyOf", "oneOf"):
@@ -104,7 +107,7 @@ class Loosener:
             return self._array(node, path, depth)
         if kind == "string":
             return string(node, path)
-        return {"type": kind}
+        return integer(node, path) if kind == "integer" else {"type": kind}
 
     def _object(self, node: dict[str, Any], path: str, depth: int) -> dict[str, Any]:
         properties = node.get("properties") or {}
@@ -140,7 +143,7 @@ class Loosener:
             tuple_items = node["items"]
         if tuple_items:
             return {"type": "array", "prefixItems": self._all(tuple_items, f"{path}/prefixItems", depth)}
-        low, high = bounds(node, "minItems", "maxItems")
+        low, high = bounds(node, "minItems", "maxItems", path)
         each = node.get("items", True)
         if each is False:
             low, high, each = 0, 0, True
@@ -157,6 +160,8 @@ class Loosener:
             p for p in parts if isinstance(p, dict) and p.get("type", "object") == "object" and "properties" in p
         ]
         if len(objects) < 2 or len(objects) < len(parts):
+            if self._strict and len(parts) > 1:
+                fail(path, "'allOf' of anything but objects cannot be enforced; leave it out, or 'strict'")
             best = objects or parts
             return self._visit(best[0], f"{path}/allOf", depth + 1)
         merged: dict[str, Any] = {"type": "object", "properties": {}, "required": []}

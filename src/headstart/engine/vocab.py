@@ -58,6 +58,11 @@ def _start_pool() -> ThreadPoolExecutor:
         together = threading.Barrier(WORKERS + 1)
         for _ in range(WORKERS):
             pool.submit(together.wait)
+    except (RuntimeError, MemoryError) as error:
+        together.abort()  # or those that have started would wait for ever
+        raise StartupError(
+            f"cannot start {WORKERS} threads to tokenize on: {error}; raise the limit on memory"
+        ) from None
     finally:
         threading.stack_size(before)
     together.wait()

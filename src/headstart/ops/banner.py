@@ -22,7 +22,7 @@ _CUTS = {
     MemoryKind.RECURRENT: "a prefix can be shared where its state was kept",
     MemoryKind.UNKNOWN: "not known well enough to share",
 }
-_DEVICE = "device: "  # begins the engine's line on who computes
+_DEVICE, _STATES = "device: ", "states: "  # begin the engine's lines on who computes, and on states on the device
 # Hosts that stand for every address, and the one to use from here.
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -31,7 +31,7 @@ def facts(config: Config, model: ModelInfo, notes: tuple[str, ...] = ()) -> Fact
     """Every line of the banner. ``notes`` are further lines, beside the model's own."""
     lines = [
         ("model", f"{model.path} ({model.description}, {_size(model.size_bytes)})"),
-        *(("device", note.removeprefix(_DEVICE)) for note in model.notes if note.startswith(_DEVICE)),
+        *_notes(model, _DEVICE),
         ("memory", f"{model.kind.value}: {_CUTS[model.kind]}"),
         ("context", _context(model)),
         *_cache(config, model),
@@ -40,11 +40,15 @@ def facts(config: Config, model: ModelInfo, notes: tuple[str, ...] = ()) -> Fact
         ("threads", f"{config.threads} for generation, {config.threads_batch} for prompts"),
     ]
     if model.state_bytes:
-        lines.append(("states", f"up to {config.cache_states} MiB of saved states in host memory"))
+        lines += [*_notes(model, _STATES), ("", f"up to {config.cache_states} MiB of saved ones in host memory")]
     # The engine's own line about the cache is for who has no banner; "cache" has said it.
-    lines += [("note", note) for note in (*model.notes, *notes) if not note.startswith((_DEVICE, "cache:"))]
+    lines += [("note", note) for note in (*model.notes, *notes) if not note.startswith((_DEVICE, _STATES, "cache:"))]
     lines += [("access", _access(config)), ("address", address(config)), ("agents", f"base URL {address(config)}/v1")]
     return lines
+
+
+def _notes(model: ModelInfo, kind: str) -> Facts:
+    return [(kind[:-2], note.removeprefix(kind)) for note in model.notes if note.startswith(kind)]
 
 
 def address(config: Config) -> str:
