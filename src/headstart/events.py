@@ -35,7 +35,7 @@ class Miss(StrEnum):
     SHARING_OFF = "sharing_off"
     BYPASS = "bypass"  # the request asked for no reuse
     NO_MATCH = "no_match"  # nothing in the cache begins like it
-    EXACT = "exact"  # computed again so that the answer is the same to the bit
+    EXACT = "exact"  # computed again in a chunk of the size class that a cold run uses
     NO_STATE = "no_state"  # more agrees, but the model can resume only where a state was kept
     DIFFERS = "differs"
 

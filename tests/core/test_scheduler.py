@@ -173,7 +173,7 @@ def test_a_retry_of_the_same_body_costs_next_to_nothing() -> None:
         run.finish()
         run.submit("again", prompt)
         run.finish()
-        # Alone on the server, attention recomputes as many tokens as keep the answer the same to the bit.
+        # Alone on the server, attention recomputes a whole chunk, so that the answer is the same to the bit.
         again = run.driver.scheduler.limits.exact_chunk if kind is MemoryKind.ATTENTION else 1
         assert (run.uncached("first"), run.uncached("double"), run.uncached("again")) == (300, 1, again)
         assert run.said["first"] == run.said["double"] == run.said["again"]

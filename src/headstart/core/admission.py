@@ -110,8 +110,9 @@ class Admission:
         return True
 
     def _to_the_bit(self, request: Request, match: Match) -> Match:
-        """Alone on the server, a warm answer is the cold one bit for bit; see `exact`. Tokens that were generated are
-        computed one by one anyway, so past a donor's prompt there is nothing to keep exact."""
+        """Alone on the server, a warm run computes the chunks of a cold one; see `exact`. In the same cells that makes
+        the same bits. Tokens that were generated are computed one by one anyway, so past a donor's prompt there is
+        nothing to keep exact."""
         holder = self.device.holders.get(match.donor) if match.donor is not None else None
         if self.rules.state or holder is None or (holder.why is None and match.position > holder.prompt):
             return match
@@ -215,7 +216,7 @@ class Admission:
         if match.snapshot is not None and match.donor is None:  # what else its prompt had is not known any more
             return Miss.NO_STATE, f"no state is saved after token {match.position}"
         if match.depth > match.position:
-            return Miss.EXACT, "the last tokens are computed again, so that the answer is the same to the bit"
+            return Miss.EXACT, "the last tokens are computed again, in a chunk as large as a cold run's"
         return None, ""
 
 
