@@ -43,6 +43,16 @@ async def test_a_batch_counts_every_prompt_once():
 
 
 @run
+async def test_an_empty_answer_has_no_logprobs_to_tell():
+    async with http(services(ScriptedWorker(""))) as client:
+        text = (await client.post(PATH, json={"prompt": "x", "logprobs": 2})).json()["choices"][0]
+        body = {"messages": [{"role": "user", "content": "x"}], "logprobs": True}
+        said = (await client.post("/v1/chat/completions", json=body)).json()["choices"][0]
+    assert text["logprobs"] == {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+    assert said["logprobs"]["content"] == []
+
+
+@run
 async def test_logprobs():
     async with http(services(ScriptedWorker("ab"))) as client:
         choice = (await client.post(PATH, json={"prompt": "x", "logprobs": 2})).json()["choices"][0]

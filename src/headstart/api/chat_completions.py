@@ -93,7 +93,7 @@ class ChatDialect:
         return {
             "index": index,
             "message": message_of(deltas),
-            "logprobs": _logprobs(probs) if probs else None,
+            "logprobs": _logprobs(probs) if choice.tells_probs else None,
             "finish_reason": finish_reason(choice),
         }
 

@@ -56,6 +56,11 @@ class Choice:
         """The text of the prompt's tokens [start, end)."""
         return b"".join(map(self._tokenizer.piece, self.work.tokens[max(0, start) : end])).decode("utf-8", "replace")
 
+    @property
+    def tells_probs(self) -> bool:
+        """Whether log probabilities were asked for, of which an empty answer has none."""
+        return self._top is not None
+
     def take_probs(self) -> list[TokenProb]:
         """Log probabilities of the tokens since the last call."""
         probs, self._probs = self._probs, []

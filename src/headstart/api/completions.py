@@ -101,19 +101,20 @@ class TextDialect:
         return _entry(index, "")
 
     def pieces(self, index: int, deltas: list[Delta], probs: list[TokenProb]) -> list[dict[str, Any]]:
-        return [{**_entry(index, _joined(deltas)), "logprobs": self._logprobs(index, probs)}]
+        found = self._logprobs(index, probs) if probs else None
+        return [{**_entry(index, _joined(deltas)), "logprobs": found}]
 
     def ending(self, index: int, choice: Choice, probs: list[TokenProb]) -> dict[str, Any]:
-        return {**_entry(index, ""), "logprobs": self._logprobs(index, probs), "finish_reason": _finish_reason(choice)}
+        found = self._logprobs(index, probs) if probs else None
+        return {**_entry(index, ""), "logprobs": found, "finish_reason": _finish_reason(choice)}
 
     def whole(self, index: int, choice: Choice, deltas: list[Delta], probs: list[TokenProb]) -> dict[str, Any]:
         echo = self._echoes[index] if self._echoes else ""
         entry = _entry(index, echo + _joined(deltas))
-        return {**entry, "logprobs": self._logprobs(index, probs), "finish_reason": _finish_reason(choice)}
+        found = self._logprobs(index, probs) if choice.tells_probs else None
+        return {**entry, "logprobs": found, "finish_reason": _finish_reason(choice)}
 
-    def _logprobs(self, index: int, probs: list[TokenProb]) -> dict[str, Any] | None:
-        if not probs:
-            return None
+    def _logprobs(self, index: int, probs: list[TokenProb]) -> dict[str, Any]:
         tokens = [p.piece.decode("utf-8", "replace") for p in probs]
         offsets = []
         for token in tokens:
