@@ -22,7 +22,10 @@ from .messages import Command, Fatal, ModelInfo, Ready, Reply, Shutdown
 
 STOP_SECONDS = 10.0
 LAST_WORDS_SECONDS = 1.0  # after a process's end, for a message that it has sent
-WORKER = ("-m", "headstart.worker")  # what Python is to run
+# What Python is to run. A terminal's Ctrl-C is for the front, which says when to stop; a worker that still imports would
+# print a traceback. (Not a session of its own: Linux may share the processor between sessions instead of threads.)
+_DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+WORKER = ("-c", f"{_DEAF}; from headstart.worker import main; main()")
 log = structlog.get_logger("headstart.client")
 
 
@@ -68,7 +71,6 @@ class WorkerProcess:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, *WORKER, str(place), str(os.getpid())),
             stdin=asyncio.subprocess.PIPE,
-            start_new_session=True,  # a terminal's Ctrl-C is for the front, which says when to stop
         )
         worker = cls(process, context, place, receive)
         assert process.stdin is not None
