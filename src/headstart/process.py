@@ -22,7 +22,7 @@ from .messages import Command, Fatal, ModelInfo, Ready, Reply, Shutdown
 
 STOP_SECONDS = 10.0
 LAST_WORDS_SECONDS = 1.0  # after a process's end, for a message that it has sent
-# What Python is to run. A terminal's Ctrl-C is for the front, which says when to stop; a worker that still imports would
+# What Python is to run. A terminal's Ctrl-C is for the front, which says when to stop; a worker that is importing would
 # print a traceback. (Not a session of its own: Linux may share the processor between sessions instead of threads.)
 _DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 WORKER = ("-c", f"{_DEAF}; from headstart.worker import main; main()")
