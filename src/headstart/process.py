@@ -69,8 +69,7 @@ class WorkerProcess:
         """Start a worker for ``config``; it loads the model while this returns. Its socket is at ``place``, a path that
         no worker has had yet."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, *WORKER, str(place), str(os.getpid())),
-            stdin=asyncio.subprocess.PIPE,
+            sys.executable, *WORKER, str(place), str(os.getpid()), stdin=asyncio.subprocess.PIPE
         )
         worker = cls(process, context, place, receive)
         assert process.stdin is not None

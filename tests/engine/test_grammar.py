@@ -125,6 +125,12 @@ STRICT = [
     ({"type": "string", "format": "email"}, "#", "'format'"),
     ({"type": "string", "maxLength": 100_000}, "#", "'maxLength'"),
     ({"anyOf": [{"type": "string"}], "minLength": 3}, "#", "'minLength' beside 'anyOf'"),
+    (
+        {"allOf": [{"properties": {"a": {}}, "minProperties": 2}, {"properties": {"b": {}}}]},
+        "#/allOf",
+        "'minProperties'",
+    ),
+    ({"allOf": [{"properties": {"a": {}}}, {"properties": {"a": {"type": "null"}}}]}, "#/allOf", "'a' in two parts"),
     ({"allOf": [{"type": "string"}, {"type": "integer"}]}, "#", "'allOf'"),
 ]
 

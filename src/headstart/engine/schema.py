@@ -1,8 +1,8 @@
 """A JSON schema brought into the shape that the grammar converter takes.
 
 What a grammar can enforce stays; other keywords that only narrow (pattern, not, uniqueItems...) are dropped, so the
-answer may be looser than the schema, unless it has to be strict. What has no looser form, and what no value satisfies,
-is a `RequestError` that names the path.
+answer may be looser than the schema, unless it has to be strict (but "oneOf" is always read as "anyOf"). What has no
+looser form, and what no value satisfies, is a `RequestError` that names the path.
 """
 
 from __future__ import annotations
@@ -166,7 +166,15 @@ class Loosener:
             return self._visit(best[0], f"{path}/allOf", depth + 1)
         merged: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
         for part in objects:
+            if self._strict:
+                refuse_loose(part, f"{path}/allOf")
             if isinstance(part["properties"], dict):
+                twice = merged["properties"].keys() & part["properties"].keys()
+                if self._strict and twice:
+                    fail(
+                        f"{path}/allOf",
+                        f"{min(twice)[:40]!r} in two parts cannot be enforced; leave one out, or 'strict'",
+                    )
                 if len(part["properties"]) > MAX_PROPERTIES:
                     fail(f"{path}/allOf", f"objects have at most {MAX_PROPERTIES} members")
                 merged["properties"] |= part["properties"]

@@ -48,7 +48,7 @@ def facts(config: Config, model: ModelInfo, notes: tuple[str, ...] = ()) -> Fact
 
 
 def _notes(model: ModelInfo, kind: str) -> Facts:
-    return [(kind[:-2], note.removeprefix(kind)) for note in model.notes if note.startswith(kind)]
+    return [(kind.removesuffix(": "), note.removeprefix(kind)) for note in model.notes if note.startswith(kind)]
 
 
 def address(config: Config) -> str:
