@@ -64,6 +64,7 @@ FENCED = {
     "matplotlib": {"bench"},
     "openai": {"bench"},
     "httpx": {"bench"},
+    "aiohttp": {"bench"},
     "pydantic": {"api", "config", "settings", "flags"},
     "pydantic_core": {"api", "config", "settings", "flags"},
     "fastapi": {"api"},

@@ -17,11 +17,17 @@ def test_a_row_is_met_on_its_bound_and_not_beyond_it() -> None:
 
 
 def test_the_third_session_is_held_against_the_library_with_nobody_else_there() -> None:
-    row = judge.third([0.3, 0.34, 9.0], idle=[0.14, 0.13, 0.15], busy=[0.5, 0.5, 0.5], own=16)
+    row = judge.third([0.3, 0.34, 9.0], idle=[0.14, 0.14, 0.15], busy=[0.5, 0.5, 0.5], own=16)
     assert row.bound == pytest.approx(2 * 0.14 + 0.06)
     assert row.measured == 0.34
     assert row.met
     assert not judge.third([0.35], idle=[0.14], busy=[0.5], own=16).met
+
+
+def test_a_third_session_on_a_slow_moment_has_a_slow_library_beside_it() -> None:
+    row = judge.third([0.3, 0.9, 0.9, 0.31, 0.9], idle=[0.14, 0.43, 0.46, 0.14, 0.14], busy=[0.5], own=16)
+    assert (row.measured, row.bound) == (0.31, pytest.approx(2 * 0.14 + 0.06))  # medians of each alone: 0.9, 0.34
+    assert row.met
 
 
 def test_a_burst_is_held_against_one_cold_prefill() -> None:
@@ -61,6 +67,8 @@ def test_overhead_is_what_lies_beyond_the_library() -> None:
     assert row.measured == pytest.approx(0.05)
     assert row.met
     assert not judge.overhead([0.22], [0.15], prompt=14_020).met
+    # Of pairs: on a machine that slows down between them, medians of each alone would see 0.31.
+    assert judge.overhead([0.2, 0.5, 0.5], [0.15, 0.45, 0.19], prompt=14_020).measured == pytest.approx(0.05)
 
 
 def test_sharing_is_held_against_its_own_pair() -> None:

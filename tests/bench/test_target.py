@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-import httpx
+import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from headstart.bench import drive
 from headstart.bench.target import Answer, Target
@@ -23,18 +25,31 @@ def piece(text: str | None) -> bytes:
     return event(choices=[{"index": 0, "delta": {"content": text}}])
 
 
-def stream(*parts: bytes) -> httpx.Response:
-    async def body() -> AsyncIterator[bytes]:
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def streaming(*parts: bytes, got: dict[str, Any] | None = None) -> Handler:
+    """A server that streams ``parts``; what it was asked is put into ``got``."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        if got is not None:
+            got.update(await request.json(), path=request.path)
+        reply = web.StreamResponse()
+        await reply.prepare(request)
         for part in parts:
-            yield part
+            await reply.write(part)
+        return reply
 
-    return httpx.Response(200, content=body())
+    return handler
 
 
-def ask(handler: Callable[[httpx.Request], httpx.Response], **body: Any) -> Answer:
+def ask(handler: Handler, **body: Any) -> Answer:
     async def run() -> Answer:
-        async with httpx.AsyncClient(transport=httpx.MockTransport(handler)) as http:
-            return await Target("http://here/v1/", {"model": "m", "seed": 1}, http).chat({"messages": [], **body})
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", handler)
+        async with TestServer(app) as server, aiohttp.ClientSession() as http:
+            url = str(server.make_url("/v1/"))
+            return await Target(url, {"model": "m", "seed": 1}, http).chat({"messages": [], **body})
 
     return asyncio.run(run())
 
@@ -52,37 +67,36 @@ def test_only_text_counts_as_text() -> None:
     ]
     got: dict[str, Any] = {}
 
-    def handler(request: httpx.Request) -> httpx.Response:
-        got.update(json.loads(request.content), url=str(request.url))
-        return stream(*parts)
-
-    answer = ask(handler, seed=2)
+    answer = ask(streaming(*parts, got=got), seed=2)
     assert (answer.text, len(answer.times), answer.source) == ("a b", 2, "attach")
     assert (answer.prompt_tokens, answer.cached, answer.uncached, answer.generated) == (10, 7, 3, 2)
     assert 0 < answer.first <= answer.total
-    assert got["url"] == "http://here/v1/chat/completions"
+    assert got["path"] == "/v1/chat/completions"
     assert (got["model"], got["seed"], got["stream"]) == ("m", 2, True)
 
 
 def test_reasoning_and_tool_calls_are_first_tokens_too() -> None:
     for delta in ({"reasoning_content": "x"}, {"tool_calls": [{"index": 0}]}):
-        answer = ask(lambda _, delta=delta: stream(event(choices=[{"delta": delta}])))
+        answer = ask(streaming(event(choices=[{"delta": delta}])))
         assert len(answer.times) == 1
 
 
 def test_a_server_that_does_not_say_has_cached_nothing() -> None:
     reply = event(choices=[], usage={"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": None})
-    answer = ask(lambda _: stream(reply))
+    answer = ask(streaming(reply))
     assert answer.cached == 0
     with pytest.raises(HeadstartError, match="without any text"):
         _ = answer.first
 
 
 def test_errors_are_raised() -> None:
+    async def full(_: web.Request) -> web.Response:
+        return web.Response(status=503, text="no room")
+
     with pytest.raises(HeadstartError, match=r"answered 503: no room"):
-        ask(lambda _: httpx.Response(503, text="no room"))
+        ask(full)
     with pytest.raises(HeadstartError, match="gave up"):
-        ask(lambda _: stream(piece("a"), event(error={"message": "worker died"})))
+        ask(streaming(piece("a"), event(error={"message": "worker died"})))
 
 
 def answer(*times: float, generated: int | None = None) -> Answer:

@@ -6,12 +6,13 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import psutil
 import pytest
 
+from headstart.bench import turns
 from headstart.bench.turns import TURN, in_turns
 
 
@@ -27,6 +28,14 @@ def sleepers() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 def stopped(child: subprocess.Popen[bytes]) -> bool:
     return psutil.Process(child.pid).status() == psutil.STATUS_STOPPED
+
+
+def soon(true: Callable[[], bool]) -> bool:
+    """A signal takes a moment."""
+    deadline = time.monotonic() + 5
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return true()
 
 
 def contestant(child: subprocess.Popen[bytes], work):
@@ -46,6 +55,13 @@ def test_one_works_while_the_other_is_stopped(sleepers: list[subprocess.Popen[by
     assert {(True, False), (False, True)} <= set(seen)
     assert sum(seconds) == pytest.approx(time.perf_counter() - began, abs=TURN)
     assert not any(map(stopped, sleepers))
+
+
+def test_one_stands_still_for_a_while(sleepers: list[subprocess.Popen[bytes]]) -> None:
+    with turns.stopped(SimpleNamespace(pid=sleepers[0].pid)):
+        assert soon(lambda: stopped(sleepers[0]))
+        assert not stopped(sleepers[1])
+    assert soon(lambda: not stopped(sleepers[0]))
 
 
 def test_a_failure_leaves_nobody_stopped(sleepers: list[subprocess.Popen[bytes]]) -> None:

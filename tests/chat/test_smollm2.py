@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headstart.chat.edges import PieceLengths, TokenEdges
+from headstart.chat.edges import Continuations, PieceLengths, TokenEdges
 from headstart.chat.history import TokenMemory
 from headstart.chat.prompt import ChatInput, PromptBuilder
 from headstart.chat.template import ChatTemplate
@@ -58,7 +58,8 @@ def smollm2(demo_model):
 def test_no_continuation_moves_a_cut(smollm2, text, after, others, long):
     text = ("some words before\n" * 30) * long + text
     tokens = smollm2.encode(text + after, bos=True)
-    count = TokenEdges(text + after, tokens, smollm2, PieceLengths(smollm2)).safe(len(text))
+    edges = TokenEdges(text + after, tokens, smollm2, PieceLengths(smollm2), Continuations(smollm2))
+    count = edges.safe(len(text))
     kept = b"".join(map(smollm2.piece, tokens[:count]))
     assert text.encode().startswith(kept)
     for other in others:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -66,14 +66,17 @@ async def talking(target: Target, bodies: Sequence[Body], tokens: int = LONG) ->
             await session.stop()
 
 
-async def third(target: Target, head: Head, repeat: int) -> list[Answer]:
-    """Sessions that join while two others decode, one at a time."""
+async def third(
+    target: Target, head: Head, repeat: int, between: Callable[[Answer], object] = lambda _: None
+) -> list[Answer]:
+    """Sessions that join while two others decode, one at a time. ``between`` is called with each one's answer."""
     answers = []
     async with talking(target, [head.body(task(1)), head.body(task(2))]) as others:
         for i in range(repeat + 1):
             for other in others:
                 await other.says(3)
             answers.append(await target.chat(head.body(task(10 + i), max_tokens=2)))
+            between(answers[-1])
     # The first finds the server in a shape that it had not computed before; the library's first is dropped as well.
     return answers[1:]
 

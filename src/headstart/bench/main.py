@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-import httpx
+import aiohttp
 from rich.console import Console
 
 from ..errors import HeadstartError, StartupError
@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         print(f"error: headstart bench needs {error.name}; pip install -e '.[bench]'", file=sys.stderr)
         return 2
-    except (HeadstartError, httpx.TransportError) as error:
+    except (HeadstartError, aiohttp.ClientError) as error:
         print("error: " + " ".join(str(error).split()), file=sys.stderr)
         return 2
 
@@ -86,7 +86,7 @@ async def _measure(model: catalogue.Model, result: ModelResult, options: argpars
             progress.print(f"[dim]{model.name}: {', '.join(scenario.rows)} ...[/dim]")
             try:
                 await _run(scenario, stage, result, only, progress)
-            except (HeadstartError, httpx.HTTPError) as error:
+            except (HeadstartError, aiohttp.ClientError) as error:
                 # One promise that cannot be measured must not hide the others.
                 result.failures[next(iter(scenario.rows))] = " ".join(str(error).split()) or type(error).__name__
                 progress.print(f"[red]{model.name}: not measured. The server's last lines:[/red]")

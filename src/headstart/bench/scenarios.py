@@ -38,13 +38,20 @@ async def burst(stage: Stage) -> list[Row]:
 async def third(stage: Stage) -> list[Row]:
     """A third session while two decode."""
     head = await stage.warm()
-    answers = await drive.third(stage.target, head, stage.sizes.repeat)
-    own = _own(answers, head)
     yard = stage.yard(head)
-    idle, busy = yard.attach(own, 0, stage.sizes.repeat), yard.attach(own, 2, stage.sizes.repeat)
+    idle: list[float] = []
+    busy: list[float] = []
+
+    def library(answer: Answer) -> None:
+        own = _own([answer], head)
+        with stage.server_stopped():
+            idle.extend(yard.attach(own, 0, 1))
+            busy.extend(yard.attach(own, 2, 1))
+
+    answers = await drive.third(stage.target, head, 2 * stage.sizes.repeat + 1, library)
     ttfts = [a.first for a in answers]
     stage.ours["third"] = median(ttfts)
-    return [judge.third(ttfts, idle, busy, own)]
+    return [judge.third(ttfts, idle[1:], busy[1:], _own(answers, head))]
 
 
 async def overhead(stage: Stage) -> list[Row]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-import httpx
+import aiohttp
 
 from ..config import Config
 from ..engine.settings import EngineSettings
@@ -19,7 +19,7 @@ from .catalogue import Model
 from .drive import LONG, Session
 from .local import Server
 from .target import Body, Target
-from .turns import in_turns
+from .turns import in_turns, stopped
 from .work import Head, clean_bias, make_head
 
 Result = TypeVar("Result")
@@ -65,7 +65,7 @@ class Stage:
         self._head: Head | None = None
         self._held = 0
         self._yard: Any = None
-        self.http = httpx.AsyncClient(trust_env=False, timeout=httpx.Timeout(30, read=None), limits=_LIMITS)
+        self.http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_connect=30))
         self.common: Body = {"model": self.model.name, "ignore_eos": True, "temperature": 0.8, "seed": 1}
         try:
             await self.fresh()
@@ -81,7 +81,7 @@ class Stage:
         if self._main is not None:
             self._main.close()
         self._stack.close()
-        await self.http.aclose()
+        await self.http.close()
 
     # ---- servers
 
@@ -120,6 +120,10 @@ class Stage:
         threads = str(self.threads)
         size = str(cells or self.sizes.cells)
         return ["-m", str(self.model.path), "-c", size, "-t", threads, "--state-slots", str(STATES), *flags]
+
+    def server_stopped(self) -> AbstractContextManager[None]:
+        """Inside, our server stands still, so that the library has the machine to itself."""
+        return stopped(self._server)
 
     async def beside_cold(
         self, work: Callable[[], Awaitable[Result]], tokens: int, hold: int
@@ -181,6 +185,3 @@ class Stage:
     def step_ms(self) -> float:
         """Our server's target for one step while somebody decodes."""
         return float(Config.model_fields["step_ms"].default)
-
-
-_LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=8)

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import aiohttp
 
 from ..errors import HeadstartError
 
@@ -66,7 +66,7 @@ class Answer:
 class Target:
     """A server at ``url`` (without /v1). ``common`` is put under the fields of every request."""
 
-    def __init__(self, url: str, common: Body, http: httpx.AsyncClient) -> None:
+    def __init__(self, url: str, common: Body, http: aiohttp.ClientSession) -> None:
         self.url, self.common, self._http = url.rstrip("/").removesuffix("/v1"), common, http
 
     async def chat(self, body: Body, *, on_text: Callable[[Answer], None] | None = None) -> Answer:
@@ -91,12 +91,11 @@ class Target:
         answer.sent = time.perf_counter()
         headers = {"content-type": "application/json"}
         url = f"{self.url}/v1/chat/completions"
-        async with self._http.stream("POST", url, content=content, headers=headers) as reply:
-            if reply.status_code != 200:
-                text = (await reply.aread()).decode(errors="replace")
-                raise HeadstartError(f"{self.url} answered {reply.status_code}: {text[:300]}")
+        async with self._http.post(url, data=content, headers=headers) as reply:
+            if reply.status != 200:
+                raise await _refused(self.url, reply)
             rest = b""
-            async for block in reply.aiter_raw():
+            async for block in reply.content.iter_any():
                 now = time.perf_counter()
                 *lines, rest = (rest + block).split(b"\n")
                 for line in lines:
@@ -115,7 +114,8 @@ class Target:
 
     async def metric(self, name: str) -> float:
         """A value from /metrics."""
-        page = (await self._http.get(f"{self.url}/metrics")).text
+        async with self._http.get(f"{self.url}/metrics") as reply:
+            page = await reply.text()
         for line in page.splitlines():
             if line.startswith(f"{name} "):
                 return float(line.split()[1])
@@ -124,18 +124,24 @@ class Target:
     async def idle(self) -> None:
         """Wait until the server has noticed that nobody wants anything from it."""
         for _ in range(200):
-            slots = (await self._http.get(f"{self.url}/slots")).json()
+            async with self._http.get(f"{self.url}/slots") as reply:
+                slots = await reply.json()
             if not any(slot["is_processing"] for slot in slots):
                 return
             await asyncio.sleep(0.02)
         raise HeadstartError(f"{self.url} is still busy 4 s after the last request")
 
     async def _post(self, path: str, body: Body) -> dict[str, Any]:
-        reply = await self._http.post(f"{self.url}{path}", json=body)
-        if reply.status_code != 200:
-            raise HeadstartError(f"{self.url}{path} answered {reply.status_code}: {reply.text[:300]}")
-        found: dict[str, Any] = reply.json()
-        return found
+        async with self._http.post(f"{self.url}{path}", json=body) as reply:
+            if reply.status != 200:
+                raise await _refused(f"{self.url}{path}", reply)
+            found: dict[str, Any] = await reply.json()
+            return found
+
+
+async def _refused(url: str, reply: aiohttp.ClientResponse) -> HeadstartError:
+    text = (await reply.read()).decode(errors="replace")
+    return HeadstartError(f"{url} answered {reply.status}: {text[:300]}")
 
 
 def _fold(answer: Answer, at: float, data: bytes) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 TURN = 0.15  # seconds: shorter than the machine's moods, long against the millisecond that a change of turns costs
@@ -21,6 +22,36 @@ class Program(Protocol):
 
     @property
     def pid(self) -> int: ...
+
+
+class _Group:
+    """A program's processes, stopped and let go together."""
+
+    def __init__(self, program: Program) -> None:
+        import psutil  # here: `headstart bench --help` works without it
+
+        front = psutil.Process(program.pid)
+        self._processes = [front, *front.children(recursive=True)]
+
+    def stop(self) -> None:
+        for process in self._processes:
+            process.suspend()
+
+    def go(self) -> None:
+        for process in self._processes:
+            if process.is_running():
+                process.resume()
+
+
+@contextmanager
+def stopped(program: Program) -> Iterator[None]:
+    """``program`` stands still inside, whatever it is in the middle of."""
+    group = _Group(program)
+    group.stop()
+    try:
+        yield
+    finally:
+        group.go()
 
 
 async def in_turns(contestants: Iterable[tuple[Program, Work]], turn: float = TURN) -> list[float]:
@@ -38,15 +69,11 @@ async def in_turns(contestants: Iterable[tuple[Program, Work]], turn: float = TU
 
 class _Run:
     def __init__(self, program: Program, work: Work) -> None:
-        import psutil  # here: `headstart bench --help` works without it
-
-        front = psutil.Process(program.pid)
-        self._processes = [front, *front.children(recursive=True)]
+        self._group = _Group(program)
         self._work = work
         self._task: asyncio.Future[object] | None = None
         self.seconds = 0.0
-        for process in self._processes:
-            process.suspend()
+        self._group.stop()
 
     @property
     def over(self) -> bool:
@@ -54,8 +81,7 @@ class _Run:
 
     async def turn(self, seconds: float | None) -> None:
         """Let it work for so long; to its end with None."""
-        for process in self._processes:
-            process.resume()
+        self._group.go()
         began = time.perf_counter()
         if self._task is None:
             self._task = asyncio.ensure_future(self._work())
@@ -64,14 +90,11 @@ class _Run:
         if self._task.done():
             self._task.result()
             return
-        for process in self._processes:
-            process.suspend()
+        self._group.stop()
 
     async def end(self) -> None:
         """Leave nothing behind that is stopped or goes on asking."""
-        for process in self._processes:
-            if process.is_running():
-                process.resume()
+        self._group.go()
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import lru_cache
 from itertools import accumulate
 
 from .tokenizer import Tokenizer
@@ -67,11 +68,32 @@ def _run_start(text: str, end: int) -> int:
     return at
 
 
+class Continuations:
+    """What the tokens of a text have in common, whatever follows it. Remembers short texts: prompts of one template
+    are cut after the same few characters. Safe to use from several threads."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._encode = tokenizer.encode
+        self.of = lru_cache(maxsize=1024)(self._common)
+
+    def _common(self, text: str) -> list[int]:
+        first, *others = [self._encode(text + more) for more in _CONTINUATIONS]
+        return first[: min(_common(first, other) for other in others)]
+
+
 class TokenEdges:
     """One text and its tokens. ``tokens`` may start with a BOS that the text does not show."""
 
-    def __init__(self, text: str, tokens: list[int], tokenizer: Tokenizer, lengths: PieceLengths) -> None:
+    def __init__(
+        self,
+        text: str,
+        tokens: list[int],
+        tokenizer: Tokenizer,
+        lengths: PieceLengths,
+        continuations: Continuations,
+    ) -> None:
         self._text, self._tokens, self._tokenizer = text, tokens, tokenizer
+        self._continuations = continuations
         self._data = text.encode()
         self._ascii = len(self._data) == len(text)
         self._ends = token_ends(self._data, tokens, tokenizer, lengths)
@@ -107,19 +129,19 @@ class TokenEdges:
             want = self._tokens[first:count]
             if _common(self._tokenizer.encode(tail + real), want) < len(want):
                 continue  # the window's start is not an edge by itself: take a longer one
-            kept = min(_common(self._tokenizer.encode(tail + more), want) for more in _CONTINUATIONS)
-            return first + kept
+            return first + _common(self._continuations.of(tail), want)
         return count
 
     def _window(self, count: int, size: int) -> int | None:
-        """Index of the token to tokenize again from, a special one where one is near; None without any."""
+        """Index of the token to tokenize again from: the nearest special one, as any text is split there, or else one
+        ``size`` bytes back; None without any."""
         assert self._ends is not None
         if not count:
             return None
         floor = max(0, self._ends[count - 1] - size)
         first = bisect_right(self._ends, floor)
-        for index in range(first, max(first - 200, -1), -1):
-            if index < len(self._tokens) and self._tokenizer.is_control(self._tokens[index]):
+        for index in range(count - 1, max(first - 200, -1), -1):
+            if self._tokenizer.is_control(self._tokens[index]):
                 return index
         while first < count and self._data[self._ends[first - 1] if first else 0] & 0xC0 == 0x80:
             first += 1

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import RequestError, context_length_exceeded
 from ..types import CutReason
 from .cuts import MAX_WRITES, Candidate, choose, with_geometric
-from .edges import PieceLengths, TokenEdges
+from .edges import Continuations, PieceLengths, TokenEdges
 from .history import TokenMemory
 from .inputs import ChatInput, Mark, Message, Prompt
 from .normalise import canonical_messages, canonical_tools
@@ -50,7 +50,7 @@ class PromptBuilder:
         self.template = template
         self._tokenizer = tokenizer
         self._auto_prefix, self._prefix_min = auto_prefix, prefix_min_tokens
-        self._lengths = PieceLengths(tokenizer)
+        self._lengths, self._continuations = PieceLengths(tokenizer), Continuations(tokenizer)
         self._memory = TokenMemory(tokenizer, self._lengths)
         self._finder = PlaceFinder()
         self._bare_json = template.contains("python_tag") or template.contains('{"name": function name')
@@ -143,7 +143,7 @@ class PromptBuilder:
         offsets, generation = self._finder.find(
             lambda messages: self._render(job, messages, generate=False), job.messages, text, places
         )
-        edges = TokenEdges(text, tokens, self._tokenizer, self._lengths)
+        edges = TokenEdges(text, tokens, self._tokenizer, self._lengths, self._continuations)
         found = [
             Candidate(edges.safe(offset), reason, ttl)
             for offset, (_, reason, ttl) in zip(offsets, wanted, strict=True)

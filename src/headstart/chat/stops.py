@@ -7,11 +7,15 @@ import codecs
 
 def partial_suffix(text: str, words: tuple[str, ...]) -> int:
     """Length of the longest end of ``text`` that begins, but does not complete, one of ``words``."""
-    longest = max(map(len, words), default=1) - 1
-    for size in range(min(longest, len(text)), 0, -1):
-        end = text[-size:]
-        if any(len(word) > size and word.startswith(end) for word in words):
-            return size
+    return max((_begun(text, word) for word in words), default=0)
+
+
+def _begun(text: str, word: str) -> int:
+    at = max(0, len(text) - len(word) + 1)
+    while (at := text.find(word[0], at)) >= 0:  # rarely there, and quickly looked for: this runs for every token
+        if word.startswith(text[at:]):
+            return len(text) - at
+        at += 1
     return 0
 
 
