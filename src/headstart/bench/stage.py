@@ -33,7 +33,7 @@ class Sizes:
     head: int = 14_000
     cold: int = 9_000  # the prompt that is read while somebody decodes
     alone: int = 3_000  # the prompt that shares nothing
-    decode: int = 128
+    decode: int = 64  # of one run; many short ones, for the machine's speed wanders
     repeat: int = 5
     pairs: int = 4
     rounds: int = 50
@@ -45,7 +45,7 @@ class Sizes:
         return -(-wanted // 1024) * 1024
 
 
-QUICK = Sizes(head=1_200, cold=600, alone=400, decode=48, repeat=2, pairs=1, rounds=6)
+QUICK = Sizes(head=1_200, cold=600, alone=400, decode=48, repeat=1, pairs=1, rounds=6)
 
 
 @dataclass
