@@ -82,7 +82,7 @@ async def _decode(stage: Stage, sessions: int) -> Row:
     own = len(await stage.target.tokens(head.body(task(20)))) - head.tokens
     ours: list[float] = []
     bare: list[float] = []
-    for _ in range(6 * stage.sizes.repeat + 1):  # one after the other, about a second each: a pair scatters by a tenth
+    for _ in range(3 * stage.sizes.repeat):  # one after the other, a second or two each: a pair scatters by a tenth
         ours.append(drive.rate(await drive.decode(stage.target, head, sessions, tokens)))
         bare.append(sessions * tokens / yard.decode(sessions, own, tokens))
     stage.ours[f"decode-{sessions}"] = median(ours)

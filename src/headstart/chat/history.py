@@ -45,6 +45,10 @@ class _Entry:
     seams: tuple[_Seam, ...]
     generated: bool  # the end is one more seam, when a special token follows it
 
+    def seams_to(self, last: _Seam) -> tuple[_Seam, ...]:
+        """Those up to ``last``, which is one of them or the text's end."""
+        return tuple(seam for seam in self.seams if seam.start <= last.start) if last.tokens else ()
+
 
 _NOTHING, _START = _Entry("", "", array("i"), (), generated=False), _Seam(0, 0, 0)
 
@@ -77,8 +81,7 @@ class TokenMemory:
         if seam.needs > len(entry.text) and not self._is_special(rest, text, seam.start):
             entry, seam, rest = self._split(text, salt, ends=False)
         tokens = entry.tokens[: seam.tokens] + rest
-        seams = tuple(s for s in entry.seams if s.start <= seam.start) if seam.tokens else ()
-        self._store(_Entry(salt, text, tokens, seams, generated=False), seam)
+        self._store(_Entry(salt, text, tokens, entry.seams_to(seam), generated=False), seam)
         return tokens.tolist()
 
     def remember(self, text: str, tokens: list[int], generated: list[int], salt: str = "") -> None:
@@ -93,8 +96,10 @@ class TokenMemory:
             return
         whole, kept = text + answer, array("i", tokens) + array("i", generated)
         entry, seam, rest = self._split(whole, salt, ends=False)
-        if answer and self._markers(kept) == self._markers(entry.tokens[: seam.tokens] + rest):
-            self._store(_Entry(salt, whole, kept, (), generated=True), _START)
+        if kept[: seam.tokens] != entry.tokens[: seam.tokens]:  # the prompt holds an answer that this entry does not
+            rest, entry, seam = entry.tokens[: seam.tokens] + rest, _NOTHING, _START
+        if answer and self._markers(kept[seam.tokens :]) == self._markers(rest):
+            self._store(_Entry(salt, whole, kept, entry.seams_to(seam), generated=True), seam)
 
     def _markers(self, tokens: array[int]) -> list[int]:
         return list(filter(self._is_marker, tokens))
