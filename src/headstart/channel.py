@@ -14,11 +14,12 @@ from .messages import Command, Reply
 encoder = msgspec.msgpack.Encoder()
 commands = msgspec.msgpack.Decoder(list[Command])
 replies = msgspec.msgpack.Decoder(list[Reply])
+_POLLIN = int(zmq.POLLIN)  # arithmetic on the enumeration itself makes a new member each time
 
 
 def waiting(socket: zmq.Socket[bytes]) -> bool:
     """Whether a message is there to be taken. Asking is cheaper than the exception of taking none."""
-    return not socket.closed and bool(int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+    return not socket.closed and bool(int(socket.getsockopt(zmq.EVENTS)) & _POLLIN)
 
 
 class FrontEnd:

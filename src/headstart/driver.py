@@ -46,6 +46,9 @@ class Driver:
 
         Returns False when there was nothing to do.
         """
+        if self.scheduler.roster.queue:
+            # Any step may have taken masked cells of any sequence, and the library is asked about each.
+            self.scheduler.device.floors = self.engine.floors()
         plan = self.scheduler.plan(now)
         self._note(_requests(plan))
         whole = self._perform(plan.actions, now)
@@ -89,7 +92,7 @@ class Driver:
             self.scheduler.out_of_cells(step, now)
             return
         after = now + result.ms / 1e3
-        self.scheduler.done(step, result.picks, result.ms, after, result.floors)
+        self.scheduler.done(step, result.picks, result.ms, after)
         for failure in result.failed:
             self.scheduler.fail(failure.id, failure, after)
 

@@ -54,12 +54,20 @@ def smollm2(demo_model):
 
 
 @settings(max_examples=300, deadline=None)
-@given(text=TEXTS, after=TEXTS, others=st.lists(TEXTS, min_size=1, max_size=4), long=st.booleans())
-def test_no_continuation_moves_a_cut(smollm2, text, after, others, long):
+@given(
+    text=TEXTS,
+    after=TEXTS,
+    others=st.lists(TEXTS, min_size=1, max_size=4),
+    long=st.booleans(),
+    words=st.booleans(),
+)
+def test_no_continuation_moves_a_cut(smollm2, text, after, others, long, words):
+    if words:  # before words, those that begin with white space don't count
+        text, after, others = text + "\n", after.lstrip(), [other.lstrip() for other in others]
     text = ("some words before\n" * 30) * long + text
     tokens = smollm2.encode(text + after, bos=True)
     edges = TokenEdges(text + after, tokens, smollm2, PieceLengths(smollm2), Continuations(smollm2))
-    count = edges.safe(len(text))
+    count = edges.safe(len(text), before_words=words)
     kept = b"".join(map(smollm2.piece, tokens[:count]))
     assert text.encode().startswith(kept)
     for other in others:

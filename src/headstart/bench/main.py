@@ -102,7 +102,7 @@ async def _run(scenario: Scenario, stage: Stage, result: ModelResult, only: froz
     result.rows += rows
     for row in rows:
         # At once: the table comes minutes later.
-        progress.print(f"  {report.line(row)}", highlight=False, markup=False)
+        progress.print(f"  {report.line(row)}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,7 +9,8 @@ from itertools import accumulate
 from .tokenizer import Tokenizer
 
 # What the text after a cut may begin with; the text that really follows is tried as well.
-_CONTINUATIONS = ("\n", " ", "a", "1", "{", ".", "'", ">")
+_WORDS = ("a", "1", "{", ".", "'", ">")
+_ANYTHING = ("\n", " ", *_WORDS)
 _WINDOWS = (64, 256, 1024)  # bytes before a cut that are tokenized again
 _LONGEST_RUN = 64  # characters; scripts without spaces have runs as long as a text
 
@@ -76,8 +77,8 @@ class Continuations:
         self._encode = tokenizer.encode
         self.of = lru_cache(maxsize=1024)(self._common)
 
-    def _common(self, text: str) -> list[int]:
-        first, *others = [self._encode(text + more) for more in _CONTINUATIONS]
+    def _common(self, text: str, following: tuple[str, ...]) -> list[int]:
+        first, *others = [self._encode(text + more) for more in following]
         return first[: min(_common(first, other) for other in others)]
 
 
@@ -98,9 +99,12 @@ class TokenEdges:
         self._ascii = len(self._data) == len(text)
         self._ends = token_ends(self._data, tokens, tokenizer, lengths)
 
-    def safe(self, offset: int) -> int:
-        """Tokens of the longest prefix ending at or before ``offset`` that every continuation of it keeps."""
-        stable = stable_end(self._text, offset)
+    def safe(self, offset: int, *, before_words: bool = False) -> int:
+        """Tokens of the longest prefix ending at or before ``offset`` that every continuation of it keeps; with
+        ``before_words`` every one that does not begin with white space, which a line end would be merged with."""
+        line_start = before_words and self._text.endswith("\n", 0, offset)
+        following = _WORDS if line_start else _ANYTHING
+        stable = offset if line_start else stable_end(self._text, offset)
         if self._ends is None:
             return _common(self._tokenizer.encode(self._text[:stable], bos=True), self._tokens)
         limit, count = self._bytes(offset), 0
@@ -110,12 +114,12 @@ class TokenEdges:
             count -= 1
         if count and self._ends[count - 1] > low:
             return count  # a special token is split off before anything is merged
-        return self._tried(count, offset)
+        return self._tried(count, offset, following)
 
     def _bytes(self, offset: int) -> int:
         return offset if self._ascii else len(self._text[:offset].encode())
 
-    def _tried(self, count: int, offset: int) -> int:
+    def _tried(self, count: int, offset: int, following: tuple[str, ...]) -> int:
         """``count``, lowered to what tokenizing the end again with various continuations leaves."""
         assert self._ends is not None
         stop = self._bytes(offset)
@@ -129,7 +133,7 @@ class TokenEdges:
             want = self._tokens[first:count]
             if _common(self._tokenizer.encode(tail + real), want) < len(want):
                 continue  # the window's start is not an edge by itself: take a longer one
-            return first + _common(self._continuations.of(tail), want)
+            return first + _common(self._continuations.of(tail, following), want)
         return count
 
     def _window(self, count: int, size: int) -> int | None:

@@ -145,8 +145,8 @@ class PromptBuilder:
         )
         edges = TokenEdges(text, tokens, self._tokenizer, self._lengths, self._continuations)
         found = [
-            Candidate(edges.safe(offset), reason, ttl)
-            for offset, (_, reason, ttl) in zip(offsets, wanted, strict=True)
+            Candidate(edges.safe(offset, before_words=place.edge == "start"), reason, ttl)
+            for offset, (place, reason, ttl) in zip(offsets, wanted, strict=True)
             if offset
         ]
         found = [c for c in found if c.reason is not CutReason.HEAD or c.position >= self._prefix_min]

@@ -39,7 +39,7 @@ class Device:
         self.tree = ExtentTree()
         self.holders: dict[SeqId, Holder] = {}
         self.running: dict[SeqId, RequestId] = {}
-        self.floors: dict[SeqId, int] = {}  # sliding windows: as the engine reported them after the last step
+        self.floors: dict[SeqId, int] = {}  # sliding windows: as read before a plan that admits requests
         self._salts: dict[SeqId, str] = {}  # of the running ones; a path keeps its own
         self._free = list(range(n_seq - 1, -1, -1))
         self._actions: list[Action] = []

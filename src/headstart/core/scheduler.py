@@ -7,12 +7,12 @@ submit/abort ──> queue ──admission──> running ──step──> done
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ..errors import context_length_exceeded, queue_full
 from ..events import Event, Queued, Stepped, TierFailed
 from ..messages import Failed, Reply, Submit
-from ..types import FinishReason, RequestId, SeqId, Source
+from ..types import FinishReason, RequestId, Source
 from .admission import Admission, Limits
 from .device import Device
 from .keeper import Keeper
@@ -114,9 +114,8 @@ class Scheduler:
 
     # ---- facts come back
 
-    def done(self, step: Step, picks: Sequence[Pick], ms: float, now: float, floors: Mapping[SeqId, int]) -> None:
-        """The step was computed: book its tokens and pass the sampled ones on. ``floors`` as in `Device.floors`."""
-        self.device.floors = dict(floors)
+    def done(self, step: Step, picks: Sequence[Pick], ms: float, now: float) -> None:
+        """The step was computed: book its tokens and pass the sampled ones on."""
         self.pace.observe(step, ms)
         by_id = {r.id: r for r in self.roster.running}
         for entry in step.entries:

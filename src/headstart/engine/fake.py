@@ -130,6 +130,9 @@ class FakeEngine:
         self.now += ms / 1e3
         return StepResult(tuple(picks), ms)
 
+    def floors(self) -> dict[SeqId, int]:
+        return {}
+
     def _compute(self, seq: SeqId, start: int, tokens: tuple[Token, ...]) -> None:
         cells = self._cells.setdefault(seq, [])
         assert tokens and len(cells) == start, f"sequence {seq} stands at {len(cells)}, not at {start}"

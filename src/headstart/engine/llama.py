@@ -14,7 +14,7 @@ import numpy as np
 from ..core.plan import Action, Pick, Step
 from ..errors import EngineError, RequestError
 from ..messages import Failed, ModelInfo, Sampling
-from ..types import RequestId, Token
+from ..types import RequestId, SeqId, Token
 from . import lib, model
 from .batch import Batch
 from .dry import Dry
@@ -106,7 +106,10 @@ class LlamaEngine:
             raise EngineError(f"the library failed to compute a step (code {code}): {lib.last_error()}")
         picks, failed = self._sample()
         ms = 1e3 * (time.perf_counter() - began)
-        return StepResult(tuple(picks), ms, tuple(failed), self._sequences.floors())
+        return StepResult(tuple(picks), ms, tuple(failed))
+
+    def floors(self) -> dict[SeqId, int]:
+        return self._sequences.floors()
 
     def _sample(self) -> tuple[list[Pick], list[Failed]]:
         picks: list[Pick] = []

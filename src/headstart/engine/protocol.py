@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from ..core.plan import Action, Pick, Step
@@ -13,15 +12,11 @@ from ..types import RequestId, SeqId, Token
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """``picks`` in the order of the step's sampling entries; ``failed`` names requests whose sampler broke.
-
-    ``floors``, with sliding windows: for each sequence the lowest position before which its window is still whole.
-    """
+    """``picks`` in the order of the step's sampling entries; ``failed`` names requests whose sampler broke."""
 
     picks: tuple[Pick, ...]
     ms: float
     failed: tuple[Failed, ...] = ()
-    floors: Mapping[SeqId, int] = field(default_factory=dict)
 
 
 class OutOfCells(Exception):
@@ -49,5 +44,9 @@ class Engine(Protocol):
 
     def run(self, step: Step) -> StepResult:
         """Compute and sample. Raises `OutOfCells`."""
+
+    def floors(self) -> dict[SeqId, int]:
+        """With sliding windows: for each sequence the lowest position before which its window is still whole. Empty for
+        other models."""
 
     def shutdown(self) -> None: ...
