@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from headstart.client import Client
 from headstart.config import Config
 from headstart.errors import EngineError
+from headstart.messages import Submit
 from headstart.recorder import Account
 
 
@@ -44,3 +46,22 @@ def test_a_look_that_is_given_up_is_no_death() -> None:
 def test_a_look_at_a_worker_that_dies_says_so() -> None:
     with pytest.raises(EngineError, match="died"):
         asyncio.run(_look(dies=True))
+
+
+def test_a_request_carries_the_time_of_its_arrival() -> None:
+    async def ask() -> tuple[float, Submit, float]:
+        client = await _silent()
+        sent: list[Submit] = []
+        client._worker.send = sent.append
+        before = time.monotonic()
+        asking = asyncio.ensure_future(anext(client.generate(Submit(id="a", tokens=[1]))))
+        await asyncio.sleep(0)
+        after = time.monotonic()
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        client._worker = None
+        await client.stop()
+        return before, sent[0], after
+
+    before, submit, after = asyncio.run(ask())
+    assert before <= submit.arrived <= after

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Literal
 
 import structlog
 import zmq
+from msgspec import structs
 
 from .config import Config
 from .errors import EngineError, RequestError, queue_full
@@ -183,7 +185,7 @@ class Client:
         ended = False
         try:
             self._suspects.watch(work)
-            self._send(work)
+            self._send(structs.replace(work, arrived=time.monotonic()))
             while not ended:
                 reply = await queue.get()
                 ended = isinstance(reply, EngineError | RequestError | Failed | Finished)

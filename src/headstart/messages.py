@@ -49,7 +49,8 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     ``reuse`` False is llama-server's ``cache_prompt: false``: neither attach nor wait. ``write`` False keeps nothing
     but the prefixes at ``cuts`` once the request is over. ``cuts`` are ascending, inside (0, len(tokens)).
-    Requests share prefixes only with those of the same ``salt``.
+    Requests share prefixes only with those of the same ``salt``. ``arrived`` is on the system's monotonic clock, which
+    both processes read; None: when the worker reads it, which is after the step that it is in.
     """
 
     id: RequestId
@@ -60,6 +61,7 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     reuse: bool = True
     write: bool = True
     salt: str = ""
+    arrived: float | None = None
 
 
 class Abort(msgspec.Struct, frozen=True, tag=True):

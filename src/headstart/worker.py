@@ -83,7 +83,8 @@ class Worker:
     def _obey(self, command: Command) -> None:
         match command:
             case Submit():
-                self._driver.submit(command, time.monotonic())
+                now = time.monotonic()
+                self._driver.submit(command, now if command.arrived is None else min(command.arrived, now))
             case Abort(request, reason):
                 self._driver.abort(request, time.monotonic(), reason)
             case Inspect(nonce):

@@ -60,7 +60,7 @@ async def overhead(stage: Stage) -> list[Row]:
     yard = stage.yard(head)
     answers: list[Answer] = []
     bare: list[float] = []
-    for i in range(2 * stage.sizes.repeat + 1):
+    for i in range(8 * stage.sizes.repeat + 1):  # a pair takes a second, and may scatter by a quarter of one
         answers.append(await stage.target.chat(head.body(task(100 + i), max_tokens=1)))
         bare += yard.attach(_own(answers[-1:], head), 0, 1)
     return [judge.overhead([a.first for a in answers[1:]], bare[1:], answers[-1].prompt_tokens)]
