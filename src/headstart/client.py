@@ -68,6 +68,11 @@ class Client:
         assert self._supervisor is not None
         return self._supervisor
 
+    @property
+    def busy(self) -> bool:
+        """Whether any answer is open."""
+        return bool(self._streams)
+
     def subscribe(self, callback: Callable[[Event], None]) -> None:
         """Call ``callback`` with every event of the worker, on the event loop."""
         self._subscribers.append(callback)

@@ -86,10 +86,8 @@ class _Server:
         """Accept nothing more, let streams end within the grace period, end the rest with a proper last event."""
         self._http.leave()
         if loading.done() and loading.exception() is None:
-            self._log.line(
-                "info",
-                f"stopping; open answers may finish within {self._config.shutdown_grace:g} s, Ctrl-C again ends them",
-            )
+            grace = f"; open answers may finish within {self._config.shutdown_grace:g} s, Ctrl-C again ends them"
+            self._log.line("info", "stopping" + grace * self._client.busy)
             await self._drained(serving)
         loading.cancel()
         await asyncio.gather(loading, return_exceptions=True)

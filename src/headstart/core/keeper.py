@@ -116,7 +116,7 @@ class Keeper:
             if holder.why is None and holder.prompt == request.n_prompt and holder.keep_until <= now:
                 said = self.device.tree.tokens(seq)[: request.n_prompt]
                 if np.array_equal(said, request.tokens[: request.n_prompt]):
-                    self._evict(seq, "asked again", now)
+                    self._evict(seq, "asked_again", now)
 
     def touch(self, request: Request, position: int, now: float) -> None:
         """The request found its first ``position`` tokens here: every holder of a part of them has proved its worth."""
@@ -144,7 +144,7 @@ class Keeper:
         seq = least_worth(self.device, self.rules, now, for_cells=for_cells, keep=keep)
         if seq is None:
             return False
-        self._evict(seq, "cells" if for_cells else "sequence ids", now)
+        self._evict(seq, "cells" if for_cells else "sequence_ids", now)
         return True
 
     def _evict(self, seq: SeqId, why: str, now: float) -> None:
