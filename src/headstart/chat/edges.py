@@ -70,14 +70,14 @@ def _run_start(text: str, end: int) -> int:
 
 
 class Continuations:
-    """What the tokens of a text have in common, whatever follows it. Remembers short texts: prompts of one template
-    are cut after the same few characters. Safe to use from several threads."""
+    """The tokens of a text that stay, whichever of some texts follows it. Remembers them, as prompts of one template
+    are cut after the same few characters; callers only read. Safe to use from several threads."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._encode = tokenizer.encode
-        self.of = lru_cache(maxsize=1024)(self._common)
+        self.of = lru_cache(maxsize=1024)(self._kept)
 
-    def _common(self, text: str, following: tuple[str, ...]) -> list[int]:
+    def _kept(self, text: str, following: tuple[str, ...]) -> list[int]:
         first, *others = [self._encode(text + more) for more in following]
         return first[: min(_common(first, other) for other in others)]
 
