@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,13 @@ def test_a_containers_quota_is_respected(system: Path, monkeypatch: pytest.Monke
     allow(monkeypatch, {0, 1, 2, 3})
     (system / "cpu.max").write_text(quota)
     assert machine.physical_cores() == cores
+
+
+def test_what_is_loaded_is_not_looked_through_again() -> None:
+    kept: list[object] = [[]]
+    machine.settle_memory()
+    try:
+        assert gc.get_freeze_count() > 0
+        assert not any(seen is kept for seen in gc.get_objects())
+    finally:
+        gc.unfreeze()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 import typer
@@ -72,7 +72,8 @@ def _examine(config: Config, head: int) -> int:
         if not RULES[engine.info.kind].shares:
             return 0
         chunk = min(config.batch_size, config.ubatch_size)
-        table, held = _report(Parity(engine, head=head, chunk=chunk).run(), console)
+        parity = Parity(engine, head=head, chunk=chunk, begin=_beginning(console))
+        table, held = _report(parity.run())
         console.print(table)
         console.print(CAPTION, style="dim", soft_wrap=True)
     finally:
@@ -90,12 +91,16 @@ def _memory(engine: Engine) -> str:
     return "\n".join([f"memory: {info.kind}", *info.notes])
 
 
-def _report(findings: Iterable[Finding], console: Console) -> tuple[Table, bool]:
-    """The findings as a table, and whether all held. Says which check is done as it goes."""
+def _beginning(console: Console) -> Callable[[str], None]:
+    """Says which check is being done: on a large model each takes minutes."""
+    return lambda check: console.print(f"  {check} ...", style="dim", soft_wrap=True)
+
+
+def _report(findings: Iterable[Finding]) -> tuple[Table, bool]:
+    """The findings as a table, and whether all held."""
     table = Table("check", "difference", "allowed", "same top", "verdict")
     held = True
     for finding in findings:
-        console.print(f"  {finding.check} ...", style="dim", soft_wrap=True)
         held &= finding.held
         table.add_row(
             finding.check,

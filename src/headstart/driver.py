@@ -48,7 +48,7 @@ class Driver:
         """
         if self.scheduler.roster.queue:
             # Any step may have taken masked cells of any sequence, and the library is asked about each.
-            self.scheduler.device.floors = self.engine.floors()
+            self.scheduler.see(self.engine.floors())
         plan = self.scheduler.plan(now)
         self._note(_requests(plan))
         whole = self._perform(plan.actions, now)

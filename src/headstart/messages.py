@@ -101,6 +101,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
     kv_bytes_per_token: int
     state_bytes: int = 0  # of one sequence's recurrent state; 0 without one
+    on_gpu: bool = False  # every layer, so that the CPU is free
     exact_chunk: int = 64  # chunks of at least so many tokens are computed alike however a prompt is cut
     sharing: bool
     sharing_off_reason: str = ""

@@ -23,6 +23,7 @@ from .config import Config
 from .engine import grammar
 from .engine.vocab import Vocabulary, tokenizing_pool
 from .errors import StartupError
+from .machine import settle_memory
 from .ops import banner
 from .ops.log import EventLog
 from .ops.metrics import Metrics
@@ -68,6 +69,7 @@ class _Server:
             await asyncio.wait({serving, loading, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if loading.done() and not stopping.done():
                 loading.result()
+                settle_memory()
                 self._announce()
                 supervisor = self._client.supervisor
                 await asyncio.wait({serving, stopping, supervisor}, return_when=asyncio.FIRST_COMPLETED)

@@ -27,12 +27,13 @@ from .driver import Driver
 from .engine.protocol import Engine
 from .errors import StartupError
 from .events import Event, Stepped, Usage
+from .machine import physical_cores, settle_memory
 from .messages import Abort, Command, Fatal, Happened, Inspect, Ready, Reply, Sampled, Shutdown, Submit
 from .recorder import Recorder, Watchdog, beside
 
 IDLE_MS = 500  # how often an idle worker looks whether the front is still there
 GAUGES_S = 0.25  # how often a busy one tells what changes with every step
-TOKENS_S = 0.05  # how often it hands over tokens: a reader sees no difference, and the front wakes up less
+TOKENS_S, CROWDED_TOKENS_S = 0.03, 0.1  # how often it hands over tokens, see `tokens_s`
 log = logging.getLogger(__name__)
 
 
@@ -55,11 +56,17 @@ def build_driver(engine: Engine, config: Config, recorder: Recorder) -> Driver:
     return Driver(engine, Scheduler(limits, rules, device, snapshots, pace), recorder.note)
 
 
-class Worker:
-    """The loop: inbox, turn, outbox."""
+def tokens_s(threads: int, cores: int, *, on_gpu: bool) -> float:
+    """Seconds between two messages with nothing but tokens. Where every core computes, whatever the front and a client
+    on the same machine do about a message takes its time from the next steps: a fortieth of them at twenty a second."""
+    return TOKENS_S if on_gpu or threads < cores else CROWDED_TOKENS_S
 
-    def __init__(self, socket: zmq.Socket[bytes], driver: Driver, front: int) -> None:
-        self._socket, self._driver, self._front = socket, driver, front
+
+class Worker:
+    """The loop: inbox, turn, outbox. It hands over tokens every ``tokens_s`` seconds."""
+
+    def __init__(self, socket: zmq.Socket[bytes], driver: Driver, front: int, tokens_s: float) -> None:
+        self._socket, self._driver, self._front, self._tokens_s = socket, driver, front, tokens_s
         self._stopping = False
         self._outbox: list[Reply] = []
         self._events: list[Event] = []
@@ -102,7 +109,7 @@ class Worker:
         if urgent or now - self._told >= GAUGES_S:
             urgent = self._tell(now) or urgent
         few = all(isinstance(reply, Sampled) for reply in self._outbox)
-        if self._outbox and (urgent or not few or now - self._sent >= TOKENS_S):
+        if self._outbox and (urgent or not few or now - self._sent >= self._tokens_s):
             self._socket.send(encoder.encode(self._outbox))
             self._outbox, self._sent = [], now
 
@@ -145,7 +152,10 @@ def main() -> None:
         socket.send(encoder.encode([Ready(engine.info, os.getpid())]))
         engine.alone = recorder.alone
         Watchdog(recorder).start()
-        Worker(socket, build_driver(engine, config, recorder), front).run()
+        pause = tokens_s(config.threads, physical_cores(), on_gpu=engine.info.on_gpu)
+        worker = Worker(socket, build_driver(engine, config, recorder), front, pause)
+        settle_memory()
+        worker.run()
         engine.shutdown()
     socket.close(linger=1000)
     context.term()

@@ -142,6 +142,57 @@ def test_a_failure_after_the_start_is_the_last_event(path, body):
     check()
 
 
+class AtOnce(ScriptedWorker):
+    """Its replies are all there before the first is read, ``failure`` after them."""
+
+    failure = None
+
+    async def generate(self, work):
+        self.submitted.append(work)
+        *replies, finished = self.replies(work)
+        for reply in replies:
+            yield reply
+        if self.failure is not None:
+            raise self.failure
+        yield finished
+
+
+@pytest.mark.parametrize("path, body", PATHS)
+def test_tokens_that_come_together_go_out_as_one_piece(path, body):
+    @run
+    async def check():
+        async with http(services(AtOnce())) as client:
+            text = (await client.post(path, json={**body, "stream": True, "n": 2, "logprobs": True})).text
+        pieces = [c for e in events(text) if e != "[DONE]" for c in e["choices"] if _text(c)]
+        assert sorted((c["index"], _text(c)) for c in pieces) == [(0, "Hello, world."), (1, "Hello, world.")]
+        assert all(_tokens(c["logprobs"]) == len("Hello, world.") for c in pieces)
+        assert text.count('"timings"') == 1
+
+    check()
+
+
+@pytest.mark.parametrize("path, body", PATHS)
+def test_text_that_comes_together_with_a_failure_is_not_lost(path, body):
+    @run
+    async def check():
+        worker = AtOnce()
+        worker.failure = EngineError("the worker died", status=503)
+        async with http(services(worker)) as client:
+            *chunks, last = events((await client.post(path, json={**body, "stream": True})).text)
+        assert "".join(_text(c) for e in chunks for c in e["choices"]) == "Hello, world."
+        assert last["error"]["message"] == "the worker died"
+
+    check()
+
+
+def _text(choice):
+    return choice["delta"].get("content", "") if "delta" in choice else choice["text"]
+
+
+def _tokens(logprobs):
+    return len(logprobs["content"] if "content" in logprobs else logprobs["tokens"])
+
+
 @run
 async def test_one_choice_that_fails_ends_the_others():
     class Half(ScriptedWorker):

@@ -26,9 +26,10 @@ def make_driver(
     sharing: bool = True,
     saved_states: int = 4,
     end_every: int = 17,
+    slack: int = 0,
 ) -> tuple[FakeEngine, Driver]:
-    """``saved_states`` is the host budget in states."""
-    engine = FakeEngine(kind, n_ctx=n_ctx, n_seq=parallel + extra_seqs, end_every=end_every)
+    """``saved_states`` is the host budget in states; ``slack`` is of sliding windows."""
+    engine = FakeEngine(kind, n_ctx=n_ctx, n_seq=parallel + extra_seqs, end_every=end_every, slack=slack)
     rules = rules_for(kind, sharing=sharing)
     device = Device(engine.n_seq, n_ctx, counts_cells=rules.cells)
     limits = Limits(n_ctx=n_ctx, parallel=parallel, max_queue=max_queue, reserve=max(16, n_ctx // (4 * parallel)))

@@ -119,7 +119,9 @@ class World:
 @given(seed=st.integers(0, 2**32), n_ctx=st.sampled_from([300, 1000, 4000]), slots=st.integers(1, 5))
 def test_random_sessions_get_the_right_answers(kind: MemoryKind, seed: int, n_ctx: int, slots: int) -> None:
     rng = random.Random(seed)
-    engine, driver = make_driver(kind, n_ctx=n_ctx, parallel=slots, extra_seqs=rng.randrange(1, 7), max_queue=20)
+    engine, driver = make_driver(
+        kind, n_ctx=n_ctx, parallel=slots, extra_seqs=rng.randrange(1, 7), max_queue=20, slack=rng.choice([0, 5, 60])
+    )
     world = World(rng, driver, engine)
     for _ in range(300):
         chance = rng.random()
@@ -150,3 +152,14 @@ def test_nothing_that_a_live_holder_had_is_computed_again() -> None:
     assert [s.source for s in started[1:4]] == ["wait"] * 3
     decoded = 8 * 4  # the last of five sampled tokens is never computed
     assert engine.computed == 500 + 8 * 2 + decoded
+
+
+@pytest.mark.parametrize(("slack", "cached"), [(5, 97), (1, 0)])
+def test_a_prompt_resumes_below_a_windows_end_only_where_the_window_is_whole(slack: int, cached: int) -> None:
+    engine, driver = make_driver(MemoryKind.SLIDING, slack=slack)
+    prompt = list(range(1, 101))
+    for i, tokens in enumerate((prompt, [*prompt[:97], 700, 701])):
+        driver.submit(Submit(id=f"r{i}", tokens=tokens, max_tokens=1), engine.now)
+        take_turns(driver, lambda: driver.turn(engine.now))
+    replies, _ = driver.take()
+    assert [r.cached_tokens for r in replies if isinstance(r, Started)] == [0, cached]

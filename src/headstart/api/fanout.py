@@ -59,16 +59,23 @@ class Fanout:
         if isinstance(self._first, Exception):
             raise self._first
 
-    async def next(self) -> Item | None:
-        """The next reply, or None for a tick. Not to be called once `ended`."""
+    async def next(self) -> list[Item | None]:
+        """All replies that are there, at least one, with None for a tick. Not to be called once `ended`."""
         item, self._first = self._first, None
         if item is None:
             item = await self._inbox.get()
-        if isinstance(item, Exception):
+        items: list[Item | None] = []
+        while not isinstance(item, Exception):
+            items.append(item)
+            if item is not None and isinstance(item[1], messages.Finished):
+                self._open -= 1
+            if self._inbox.empty():
+                return items
+            item = self._inbox.get_nowait()
+        if not items:
             raise item
-        if item is not None and isinstance(item[1], messages.Finished):
-            self._open -= 1
-        return item
+        self._first = item  # after what came before it
+        return items
 
     async def _ticks(self, seconds: float) -> None:
         # A clock beside the replies costs nothing for each of them, as a timeout around each would.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Iterator
 from contextlib import aclosing
 from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..chat.deltas import Delta
+from ..chat.deltas import Delta, merged
 from ..types import FinishReason
 from .choice import Choice
 from .dialect import Dialect
@@ -87,21 +87,20 @@ def begin(job: Job, services: Services) -> list[Choice]:
 
 async def follow(
     job: Job, services: Services, choices: list[Choice], replies: Fanout
-) -> tuple[int, list[Delta]] | None:
-    """The next reply folded into its choice: its index and what it added; None for a tick."""
-    item = await replies.next()
-    if item is None:
-        return None
-    index, reply = item
-    choice = choices[index]
-    stopped = choice.output.stopped
-    deltas = choice.feed(reply)
-    if choice.output.stopped and not stopped and choice.finished is None:
-        # Not by closing the iterator: the worker's last message has the timings.
-        await services.client.abort(job.works[index].id, FinishReason.STOP)
-    if choice.finished is not None and job.keep is not None:
-        services.pool.submit(job.keep, choice.tokens)
-    return index, deltas
+) -> tuple[dict[int, list[Delta]], bool]:
+    """The replies that are there folded into their choices: what each one gained, and whether there was a tick."""
+    gained: dict[int, list[Delta]] = {}
+    items = await replies.next()
+    for index, reply in filter(None, items):
+        choice = choices[index]
+        stopped = choice.output.stopped
+        gained.setdefault(index, []).extend(choice.feed(reply))
+        if choice.output.stopped and not stopped and choice.finished is None:
+            # Not by closing the iterator: the worker's last message has the timings.
+            await services.client.abort(job.works[index].id, FinishReason.STOP)
+        if choice.finished is not None and job.keep is not None:
+            services.pool.submit(job.keep, choice.tokens)
+    return gained, None in items
 
 
 async def collect(job: Job, dialect: Dialect, services: Services, replies: Fanout) -> dict[str, Any]:
@@ -109,9 +108,9 @@ async def collect(job: Job, dialect: Dialect, services: Services, replies: Fanou
     choices = begin(job, services)
     deltas: list[list[Delta]] = [[] for _ in choices]
     while not replies.ended():
-        step = await follow(job, services, choices, replies)
-        if step is not None:
-            deltas[step[0]] += step[1]
+        gained, _ = await follow(job, services, choices, replies)
+        for index, found in gained.items():
+            deltas[index] += found
     entries = [dialect.whole(i, choice, deltas[i], choice.take_probs()) for i, choice in enumerate(choices)]
     body = envelope(job, services, dialect.whole_kind, entries)
     return {**body, "usage": usage_of(job, choices), **account(job, choices)}
@@ -128,7 +127,7 @@ async def frames(job: Job, dialect: Dialect, services: Services, replies: Fanout
                     if events is not None
                     else KEEPALIVE
                 )
-                if held and not replies.more():
+                if held and not replies.more() and not replies.ended():
                     yield held
                     held = b""
         yield held + DONE
@@ -139,33 +138,35 @@ async def frames(job: Job, dialect: Dialect, services: Services, replies: Fanout
 async def _events(
     job: Job, dialect: Dialect, services: Services, replies: Fanout
 ) -> AsyncGenerator[list[dict[str, Any]] | None]:
-    """The chunks of each reply, often none; None where the client should hear that we're still there."""
+    """The chunks of what came together; None where the client should hear that we're still there."""
 
     def chunk(*entries: dict[str, Any], **extra: Any) -> dict[str, Any]:
         return {**envelope(job, services, dialect.chunk_kind, list(entries)), **extra}
+
+    def chunks_of(index: int, deltas: list[Delta]) -> Iterator[dict[str, Any]]:
+        choice = choices[index]
+        extra = {"timings": timings_of(choice.timings)} if job.timings_per_token else {}
+        if deltas:
+            for entry in dialect.pieces(index, merged(deltas), choice.take_probs()):
+                yield chunk(entry, **extra)
+        if job.progress and (progress := choice.take_progress()) is not None:
+            yield chunk(dialect.silence(index), prompt_progress=progress_of(progress))
+        if choice.finished is not None:
+            yield chunk(dialect.ending(index, choice, choice.take_probs()))
 
     choices = begin(job, services)
     openings = [dialect.opening(index) for index in range(len(choices))]
     yield [chunk(entry) for entry in openings if entry is not None]
     silent = False  # since the last tick
     while not replies.ended():
-        step = await follow(job, services, choices, replies)
-        if step is None:
-            if silent:
-                yield None
-            silent = True
-            continue
-        index, deltas = step
-        choice = choices[index]
-        extra = {"timings": timings_of(choice.timings)} if job.timings_per_token else {}
-        chunks = [chunk(e, **extra) for e in (dialect.pieces(index, deltas, choice.take_probs()) if deltas else ())]
-        if job.progress and (progress := choice.take_progress()) is not None:
-            chunks.append(chunk(dialect.silence(index), prompt_progress=progress_of(progress)))
-        if choice.finished is not None:
-            last = replies.ended() and not job.include_usage
-            ending = dialect.ending(index, choice, choice.take_probs())
-            chunks.append(chunk(ending, **(account(job, choices) if last else {})))
-        silent = silent and not chunks
-        yield chunks
+        gained, ticked = await follow(job, services, choices, replies)
+        chunks = [chunk for index, deltas in gained.items() for chunk in chunks_of(index, deltas)]
+        if replies.ended() and not job.include_usage:
+            chunks[-1] |= account(job, choices)
+        if chunks:
+            yield chunks
+        elif ticked and silent:
+            yield None
+        silent = not chunks and (silent or ticked)
     if job.include_usage:
         yield [chunk(usage=usage_of(job, choices), **account(job, choices))]

@@ -117,8 +117,8 @@ def rate(answers: Sequence[Answer]) -> float:
         raise HeadstartError("the sessions did not decode at the same time")
     total = 0.0
     for a in answers:
-        # A server may put several tokens into one piece.
-        total += sum(begin < t <= end for t in a.times) * a.generated / len(a.times)
+        # A server may put several tokens into one piece; the first one it tells at once.
+        total += sum(begin < t <= end for t in a.times) * (a.generated - 1) / (len(a.times) - 1)
     return total / (end - begin)
 
 

@@ -18,6 +18,7 @@ from .requests import Moment, Request, State
 from .rules import Rules
 from .snapshots import Snapshots
 
+AGAIN = "computed again, in a chunk as large as a cold run's"
 PATIENCE = 30.0  # seconds to wait for a leader that makes no progress
 
 
@@ -212,11 +213,12 @@ class Admission:
         if match.depth > match.position and not self.rules.anywhere:
             return Miss.NO_STATE, f"no state is saved between tokens {match.position} and {match.depth}"
         if match.parts and match.depth < request.limit:
-            return Miss.DIFFERS, f"differs from the closest cached prompt at token {match.depth}"
+            again = f", and the tokens from {match.position} on are {AGAIN}" if match.depth > match.position else ""
+            return Miss.DIFFERS, f"differs from the closest cached prompt at token {match.depth}{again}"
         if match.snapshot is not None and match.donor is None:  # what else its prompt had is not known any more
             return Miss.NO_STATE, f"no state is saved after token {match.position}"
         if match.depth > match.position:
-            return Miss.EXACT, "the last tokens are computed again, in a chunk as large as a cold run's"
+            return Miss.EXACT, f"the last tokens are {AGAIN}"
         return None, ""
 
 

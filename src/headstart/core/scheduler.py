@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ..errors import context_length_exceeded, queue_full
 from ..events import Event, Queued, Stepped, TierFailed
 from ..messages import Failed, Reply, Submit
-from ..types import FinishReason, RequestId, Source
+from ..types import FinishReason, RequestId, SeqId, Source
 from .admission import Admission, Limits
 from .device import Device
 from .keeper import Keeper
@@ -88,6 +88,10 @@ class Scheduler:
         self.keeper.settle(request, now)
 
     # ---- plan
+
+    def see(self, floors: dict[SeqId, int]) -> None:
+        """Sliding windows: how far down each sequence's still reaches. Call it before a plan that admits requests."""
+        self.device.floors = floors
 
     def plan(self, now: float) -> Plan:
         """What to do next. An empty plan means that there is nothing to do until something arrives."""

@@ -27,7 +27,8 @@ def answer(tokens: list[Token], end_every: int = 0) -> Token:
 
 
 class FakeEngine:
-    """``kind`` decides what it refuses; ``token_ms`` and ``step_ms`` are what a step costs on its simulated clock."""
+    """``kind`` decides what it refuses; ``token_ms`` and ``step_ms`` are what a step costs on its simulated clock. With
+    sliding windows a sequence can be cut up to ``slack`` tokens before its end; each step takes masked cells of all."""
 
     def __init__(
         self,
@@ -38,7 +39,9 @@ class FakeEngine:
         token_ms: float = 1.0,
         step_ms: float = 5.0,
         end_every: int = 0,
+        slack: int = 0,
     ) -> None:
+        self.slack = slack
         self.rules = RULES[kind]
         self.n_ctx, self.n_seq, self.end_every = n_ctx, n_seq, end_every
         self.token_ms, self.step_ms = token_ms, step_ms
@@ -46,6 +49,7 @@ class FakeEngine:
         self.computed = 0  # tokens that the model has run on
         self.refuse: set[type] = set()  # action types to refuse, to test faults
         self._cells: dict[SeqId, list[tuple[int, Token]]] = {}  # (cell id, token) by position
+        self._floors: dict[SeqId, int] = {}
         self._saved: dict[int, list[Token]] = {}
         self._next_cell = 0
         self._open: set[RequestId] = set()
@@ -89,6 +93,7 @@ class FakeEngine:
                 self._share(src, dst, position, None)
             case Drop(seq):
                 del self._cells[seq]
+                self._floors.pop(seq, None)
             case Save(seq, position, snapshot):
                 assert self.rules.state and len(self._cells[seq]) == position
                 self._saved[snapshot] = self.told(seq)
@@ -111,7 +116,10 @@ class FakeEngine:
         if snapshot is not None:
             assert self._saved[snapshot] == [t for _, t in source[:position]], "a foreign state"
         else:
-            assert self.rules.anywhere or position == len(source), "no state at this position"
+            floor = len(source) if src is None else self._floors.get(src, len(source))
+            assert self.rules.anywhere or position >= floor, "no state at this position"
+            if src in self._floors:
+                self._floors[dst] = floor
         self._cells[dst] = source[:position]
 
     def run(self, step: Step) -> StepResult:
@@ -126,12 +134,19 @@ class FakeEngine:
             self._compute(prefill.seq, prefill.start, prefill.tokens)
             if prefill.sample:
                 picks.append(self._pick(prefill.request, prefill.seq))
+        self._slide()
         ms = self.step_ms + self.token_ms * step.n_tokens
         self.now += ms / 1e3
         return StepResult(tuple(picks), ms)
 
     def floors(self) -> dict[SeqId, int]:
-        return {}
+        return dict(self._floors)
+
+    def _slide(self) -> None:
+        """Every sequence loses what lies before its slack."""
+        if self.info.kind is MemoryKind.SLIDING:
+            for seq, cells in self._cells.items():
+                self._floors[seq] = max(self._floors.get(seq, 0), len(cells) - self.slack)
 
     def _compute(self, seq: SeqId, start: int, tokens: tuple[Token, ...]) -> None:
         cells = self._cells.setdefault(seq, [])

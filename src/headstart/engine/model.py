@@ -70,7 +70,7 @@ def load(settings: EngineSettings) -> Loaded:
     except BaseException:
         C.llama_model_free(model)
         raise
-    info = _info(settings, model, ctx, found, n_seq, per_token)
+    info = _info(settings, model, ctx, found, n_seq, per_token, on_gpu=_on_gpu(settings, meta))
     return Loaded(model, ctx, C.llama_get_memory(ctx), C.llama_model_get_vocab(model), info, RULES[found.kind])
 
 
@@ -160,6 +160,8 @@ def _info(
     found: memory.Detected,
     n_seq: int,
     per_token: int,
+    *,
+    on_gpu: bool,
 ) -> ModelInfo:
     rules = RULES[found.kind]
     n_ctx = int(C.llama_n_ctx(ctx))
@@ -187,6 +189,7 @@ def _info(
         size_bytes=_weights(model),
         kv_bytes_per_token=per_token,
         state_bytes=size,
+        on_gpu=on_gpu,
         exact_chunk=EXACT_PLAIN if settings.flash_attn == "off" else EXACT_FLASH,
         sharing=settings.sharing and rules.shares,
         sharing_off_reason=why_not,

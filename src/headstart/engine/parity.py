@@ -46,12 +46,20 @@ class Finding:
 
 class Parity:
     """The checks for one engine, which must keep logits and have `SEQUENCES`. ``head`` and ``tail`` are token counts;
-    all checks fit in twice ``head`` cells. ``chunk`` prompt tokens are computed in one call, as the server would."""
+    all checks fit in twice ``head`` cells. ``chunk`` prompt tokens are computed in one call, as the server would.
+    ``begin`` is called with the name of each check when it begins."""
 
     def __init__(
-        self, engine: LlamaEngine, *, head: int = 1500, tail: int = 12, chunk: int = 512, seed: int = 1
+        self,
+        engine: LlamaEngine,
+        *,
+        head: int = 1500,
+        tail: int = 12,
+        chunk: int = 512,
+        seed: int = 1,
+        begin: Callable[[str], object] = lambda _: None,
     ) -> None:
-        self._engine, self._chunk = engine, chunk
+        self._engine, self._chunk, self._begin = engine, chunk, begin
         rng = np.random.default_rng(seed)
         high = engine.info.n_vocab
         self._head: list[Token] = rng.integers(high // 50, high * 4 // 5, head).tolist()
@@ -63,6 +71,7 @@ class Parity:
     def run(self) -> Iterator[Finding]:
         """Every check that applies to this memory kind, cheapest proof first."""
         head = len(self._head)
+        self._begin("cold twice")
         cold = self._cold(head)
         yield _compare("cold twice", self._cold(head), cold, 0.0)
         noise = _typical(self._beside_a_neighbour(head), cold)
@@ -164,6 +173,7 @@ class Parity:
             self._drop(seq)
 
     def _guard(self, name: str, run: Callable[[], Logits], truth: Logits, noise: float) -> Finding:
+        self._begin(name)
         try:
             return _compare(name, run(), truth, noise and max(NOISE_MARGIN * noise, SMALLEST_NOISE))
         except Refused as refusal:
