@@ -14,12 +14,14 @@ from .messages import Command, Reply
 encoder = msgspec.msgpack.Encoder()
 commands = msgspec.msgpack.Decoder(list[Command])
 replies = msgspec.msgpack.Decoder(list[Reply])
-_POLLIN = int(zmq.POLLIN)  # arithmetic on the enumeration itself makes a new member each time
 
 
-def waiting(socket: zmq.Socket[bytes]) -> bool:
-    """Whether a message is there to be taken. Asking is cheaper than the exception of taking none."""
-    return not socket.closed and bool(int(socket.getsockopt(zmq.EVENTS)) & _POLLIN)
+def inbox(socket: zmq.Socket[bytes]) -> zmq.Poller:
+    """``poll(ms)`` of it says whether a message is there to be taken. Asking so is cheaper than the exception of taking
+    none, and takes half as long as asking the socket for its events."""
+    poller = zmq.Poller()
+    poller.register(socket, zmq.POLLIN)
+    return poller
 
 
 class FrontEnd:
@@ -41,6 +43,7 @@ class FrontEnd:
         self._socket = context.socket(zmq.PAIR)
         self._socket.set_hwm(0)
         self._socket.bind(endpoint)
+        self._inbox = inbox(self._socket)
         self._descriptor = int(self._socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._descriptor, self._drain)
 
@@ -56,7 +59,7 @@ class FrontEnd:
             self._loop.call_soon(self._drain)
 
     def _drain(self) -> None:
-        while waiting(self._socket):
+        while not self._socket.closed and self._inbox.poll(0):
             try:
                 received = replies.decode(self._socket.recv())
             except msgspec.MsgspecError as error:

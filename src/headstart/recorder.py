@@ -45,6 +45,7 @@ class Recorder:
             raise StartupError(f"cannot write to {path.parent}: {error.strerror or error}; see TMPDIR") from None
         self._noted: tuple[RequestId, ...] = ()
         self._turns = 0
+        self._inside = Alone(self)
         self.alone_with: tuple[RequestId, int] | None = None  # the request of `alone`, and a number of this very time
 
     def note(self, requests: tuple[RequestId, ...]) -> None:
@@ -58,7 +59,7 @@ class Recorder:
         self.note((request,))
         self._turns += 1
         self.alone_with = request, self._turns
-        return Alone(self)
+        return self._inside
 
     def accuse(self, request: RequestId) -> None:
         """The library does not come back from this request."""

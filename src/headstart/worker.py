@@ -15,7 +15,7 @@ from pathlib import Path
 
 import zmq
 
-from .channel import commands, encoder, waiting
+from .channel import commands, encoder, inbox
 from .config import Config
 from .core.admission import Limits
 from .core.device import Device
@@ -75,17 +75,17 @@ class Worker:
 
     def run(self) -> None:
         """Work until told to stop or left alone."""
-        busy = False
+        busy, messages = False, inbox(self._socket)
         while not self._stopping and os.getppid() == self._front:
-            if busy or self._socket.poll(IDLE_MS):
-                self._read()
+            self._read(messages, 0 if busy else IDLE_MS)
             busy = not self._stopping and self._driver.turn(time.monotonic())
             self._send(time.monotonic(), idle=not busy)
 
-    def _read(self) -> None:
-        while waiting(self._socket):
+    def _read(self, messages: zmq.Poller, patience_ms: int) -> None:
+        while messages.poll(patience_ms):
             for command in commands.decode(self._socket.recv()):
                 self._obey(command)
+            patience_ms = 0
 
     def _obey(self, command: Command) -> None:
         match command:

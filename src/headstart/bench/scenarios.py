@@ -82,9 +82,16 @@ async def _decode(stage: Stage, sessions: int) -> Row:
     own = len(await stage.target.tokens(head.body(task(20)))) - head.tokens
     ours: list[float] = []
     bare: list[float] = []
-    for _ in range(3 * stage.sizes.repeat):  # one after the other, a second or two each: a pair scatters by a tenth
+
+    async def server() -> None:
         ours.append(drive.rate(await drive.decode(stage.target, head, sessions, tokens)))
+
+    async def library() -> None:
         bare.append(sessions * tokens / yard.decode(sessions, own, tokens))
+
+    for turn in range(6 * stage.sizes.repeat):  # one after the other, a second or two each: a pair scatters by a tenth
+        for measure in ((server, library), (library, server))[turn % 2]:
+            await measure()
     stage.ours[f"decode-{sessions}"] = median(ours)
     return judge.decode(sessions, ours, bare)
 

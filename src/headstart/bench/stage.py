@@ -33,7 +33,7 @@ class Sizes:
     head: int = 14_000
     cold: int = 9_000  # the prompt that is read while somebody decodes
     alone: int = 3_000  # the prompt that shares nothing
-    decode: int = 128  # of one run
+    decode: int = 64  # of one run
     repeat: int = 5
     pairs: int = 4
     rounds: int = 50

@@ -1,17 +1,17 @@
-"""What the core decides, as small frozen values. The engine performs them in order and reports facts back.
+"""What the core decides, as small frozen values (msgspec's: several are made for each token, and made in C). The engine
+performs them in order and reports facts back.
 
 Memory actions cost no computation (`Attach` and `Hold` only tag cells); `Step` is the one that runs the model.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ..types import RequestId, SeqId, Token
 
 
-@dataclass(frozen=True, slots=True)
-class Attach:
+class Attach(Struct, frozen=True):
     """Let ``dst`` (empty) share cells [0, position) of ``src``; on stateful models ``src`` stands exactly there.
 
     With ``snapshot`` the recurrent state comes from that saved one, taken at ``position``, instead of from ``src``.
@@ -25,8 +25,7 @@ class Attach:
     snapshot: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """Pin [0, position) of ``src`` under the empty sequence ``dst``."""
 
     src: SeqId
@@ -34,15 +33,13 @@ class Hold:
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(Struct, frozen=True):
     """Remove everything of ``seq``."""
 
     seq: SeqId
 
 
-@dataclass(frozen=True, slots=True)
-class Save:
+class Save(Struct, frozen=True):
     """Copy the recurrent state of ``seq``, which stands at ``position``, to host memory as ``snapshot``."""
 
     seq: SeqId
@@ -50,8 +47,7 @@ class Save:
     snapshot: int
 
 
-@dataclass(frozen=True, slots=True)
-class Forget:
+class Forget(Struct, frozen=True):
     """Free the saved state ``snapshot``."""
 
     snapshot: int
@@ -60,8 +56,7 @@ class Forget:
 Action = Attach | Hold | Drop | Save | Forget
 
 
-@dataclass(frozen=True, slots=True)
-class Prefill:
+class Prefill(Struct, frozen=True):
     """Compute ``tokens`` at positions start.. on ``seq``; ``sample`` when the last of them ends the prompt."""
 
     request: RequestId
@@ -71,8 +66,7 @@ class Prefill:
     sample: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Decode:
+class Decode(Struct, frozen=True):
     """Compute the one ``token`` at ``position`` on ``seq`` and sample the next."""
 
     request: RequestId
@@ -81,8 +75,7 @@ class Decode:
     token: Token
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One ``llama_decode`` call. Never empty, never more tokens than the batch holds."""
 
     decodes: tuple[Decode, ...] = ()
@@ -98,16 +91,14 @@ class Step:
         return len(self.decodes) + sum(len(p.tokens) for p in self.prefills)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """Perform ``actions`` in order, then run ``step``, if there is one."""
 
     actions: tuple[Action, ...]
     step: Step | None
 
 
-@dataclass(frozen=True, slots=True)
-class Pick:
+class Pick(Struct, frozen=True):
     """A fact that comes back: the token sampled for ``request``. ``end`` marks one that ends the turn and is not part
     of the answer; ``logprob`` and ``top`` (best first) are there when the sampling asked for them."""
 

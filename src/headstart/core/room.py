@@ -30,10 +30,10 @@ class Room:
         wanted."""
         if not self.device.counts_cells:
             return self.pace.n_batch
-        running, decodes = self.roster.running, self.roster.count_decoding()
-        wanted = min(self.pace.n_batch, sum(r.remaining for r in running if r.state is State.PREFILL))
+        wanted = min(self.pace.n_batch, sum(r.remaining for r in self.roster.running if r.state is State.PREFILL))
         if not wanted:
             return 0
+        decodes = self.roster.count_decoding()
         possible = self.device.free_cells + self.device.reclaimable()
         self.keeper.make_room(min(decodes + wanted, possible), now)
         free = self.device.free_cells - decodes

@@ -20,9 +20,12 @@ def compose(
         for r in running
         if r.state is State.DECODE and r.seq is not None
     )
+    reading = [r for r in running if r.state is State.PREFILL]
+    if not reading:
+        return Step(decodes) if decodes else None
     budget = min(pace.chunk(len(decodes)), cells)
     prefills: list[Prefill] = []
-    for request in pace.order([r for r in running if r.state is State.PREFILL], now):
+    for request in pace.order(reading, now):
         if budget <= 0:
             break
         chunk = _chunk(request, budget, rules, exact_chunk)

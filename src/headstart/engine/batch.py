@@ -27,6 +27,8 @@ class Batch:
         self._seq = np.zeros(size, np.int32)
         self._one = np.ones(size, np.int32)
         self._logits = np.zeros(size, np.int8)
+        # The same memory for single values: an index into an array costs more than one into a view.
+        self._views = [array.data for array in (self._token, self._pos, self._seq, self._logits)]
         address = self._seq.ctypes.data
         self._seq_at = address + np.arange(size, dtype=np.uint64) * self._seq.itemsize
         self.sampling: list[tuple[RequestId, int]] = []
@@ -43,9 +45,10 @@ class Batch:
         """Write the step: decodes first, then prefills, in the step's order."""
         self.sampling, self.starts = [], []
         self._logits[: step.n_tokens] = 0
+        token, pos, seq, logits = self._views
         at = 0
         for d in step.decodes:
-            self._token[at], self._pos[at], self._seq[at], self._logits[at] = d.token, d.position, d.seq, 1
+            token[at], pos[at], seq[at], logits[at] = d.token, d.position, d.seq, 1
             self.sampling.append((d.request, at))
             self.starts.append((d.seq, d.position))
             at += 1

@@ -16,6 +16,10 @@ import llama_cpp.llama_cpp as C
 Handle = Any
 """A pointer of the library: model, vocabulary, context, memory or sampler."""
 
+logits_address: Any = C._lib["llama_get_logits"]
+"""The address of the last step's logits, or None. The binding's own function makes a pointer object for each call."""
+logits_address.argtypes, logits_address.restype = [ctypes.c_void_p], ctypes.c_void_p
+
 PARTIAL_ONLY: int = C.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
 ERROR_LEVEL, CONTINUED = 4, 5
 

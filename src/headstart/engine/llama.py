@@ -138,10 +138,9 @@ class LlamaEngine:
 
     def _outputs(self, count: int) -> Logits:
         """The step's logits, one row for each sampling entry, in the library's memory until the next step."""
-        rows = C.llama_get_logits(self._ctx)
-        if not rows:
+        address = lib.logits_address(self._ctx)
+        if not address:
             raise EngineError("the library returned no logits")
-        address = ctypes.addressof(rows.contents)
         if address != self._rows_at:  # the library moves them only when it wants more room
             floats: Any = (ctypes.c_float * (self._loaded.info.n_seq * self._n_vocab)).from_address(address)
             self._rows = np.frombuffer(floats, np.float32).reshape(-1, self._n_vocab)

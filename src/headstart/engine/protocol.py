@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from ..core.plan import Action, Pick, Step
 from ..messages import Failed, ModelInfo, Sampling
 from ..types import RequestId, SeqId, Token
 
 
-@dataclass(frozen=True, slots=True)
-class StepResult:
+class StepResult(Struct, frozen=True):
     """``picks`` in the order of the step's sampling entries; ``failed`` names requests whose sampler broke."""
 
     picks: tuple[Pick, ...]
