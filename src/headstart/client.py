@@ -142,7 +142,7 @@ class Client:
             await asyncio.gather(self._supervisor, return_exceptions=True)
         self.state = "down"
         if self._streams:
-            log.warning("open answers were ended", requests=len(self._streams))
+            log.warning("open answers were ended", requests=len(self._streams), ids=" ".join(self._streams))
         for queue in self._streams.values():
             queue.put_nowait(EngineError("The server is shutting down.", status=503))
         worker, self._worker = self._worker, None

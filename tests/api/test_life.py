@@ -172,6 +172,21 @@ def test_tokens_that_come_together_go_out_as_one_piece(path, body):
 
 
 @pytest.mark.parametrize("path, body", PATHS)
+def test_progress_that_comes_together_with_text_goes_first(path, body):
+    @run
+    async def check():
+        asked = {**body, "stream": True, "return_progress": True}
+        async with http(services(AtOnce(progress=3))) as client:
+            chunks = events((await client.post(path, json=asked)).text)
+        told = [i for i, e in enumerate(chunks) if "prompt_progress" in e]
+        said = [i for i, e in enumerate(chunks) if e != "[DONE]" and any(_text(c) for c in e["choices"])]
+        assert len(told) == len(said) == 1
+        assert told < said
+
+    check()
+
+
+@pytest.mark.parametrize("path, body", PATHS)
 def test_text_that_comes_together_with_a_failure_is_not_lost(path, body):
     @run
     async def check():

@@ -145,12 +145,12 @@ async def _events(
 
     def chunks_of(index: int, deltas: list[Delta]) -> Iterator[dict[str, Any]]:
         choice = choices[index]
+        if job.progress and (progress := choice.take_progress()) is not None:  # of the prompt: before any text
+            yield chunk(dialect.silence(index), prompt_progress=progress_of(progress))
         extra = {"timings": timings_of(choice.timings)} if job.timings_per_token else {}
         if deltas:
             for entry in dialect.pieces(index, merged(deltas), choice.take_probs()):
                 yield chunk(entry, **extra)
-        if job.progress and (progress := choice.take_progress()) is not None:
-            yield chunk(dialect.silence(index), prompt_progress=progress_of(progress))
         if choice.finished is not None:
             yield chunk(dialect.ending(index, choice, choice.take_probs()))
 

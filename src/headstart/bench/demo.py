@@ -56,7 +56,8 @@ def run(console: Console, flags: Sequence[str]) -> int:
         from .local import Server
     except ModuleNotFoundError as error:
         raise StartupError(f"headstart demo needs {error.name}; pip install -e '.[demo]'") from None
-    console.print(f"One head of {len(TOOLS)} tools and a page of instructions, four sessions, {model.name}.")
+    about = f"One head of {len(TOOLS)} tools and a page of instructions, four sessions, {model.name}."
+    console.print(about, soft_wrap=True)
     console.print("With sharing, then without: two to three minutes on two free cores.", highlight=False)
     found: dict[str, list[Seen]] = {}
     walls: dict[str, float] = {}
