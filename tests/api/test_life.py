@@ -33,6 +33,16 @@ async def test_headers_and_keepalives_come_before_the_worker_says_anything():
 
 
 @run
+async def test_the_opening_does_not_wait_for_text_once_the_prompt_is_being_read():
+    gate = asyncio.Event()
+    wire = Wire(create_app(services(ScriptedWorker(before={1: gate}))), "/v1/chat/completions", chat(stream=True))
+    await wire.until(lambda w: '"role":"assistant"' in w.text)
+    assert ": keepalive" not in wire.text
+    gate.set()
+    await wire.task
+
+
+@run
 async def test_replies_that_show_nothing_do_not_silence_keepalives():
     # Prefill reports arrive all the time, but the client didn't ask for them.
     worker = ScriptedWorker(progress=30, before=dict.fromkeys(range(1, 31), 0.005))

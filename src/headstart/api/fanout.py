@@ -41,10 +41,6 @@ class Fanout:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def more(self) -> bool:
-        """Another reply can be read without waiting."""
-        return self._first is not None or not self._inbox.empty()
-
     def ended(self) -> bool:
         """Every work's `Finished` has been read."""
         return self._open == 0

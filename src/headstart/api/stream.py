@@ -127,7 +127,7 @@ async def frames(job: Job, dialect: Dialect, services: Services, replies: Fanout
                     if events is not None
                     else KEEPALIVE
                 )
-                if held and not replies.more() and not replies.ended():
+                if held and not replies.ended():  # the last chunk goes with [DONE]
                     yield held
                     held = b""
         yield held + DONE
