@@ -77,6 +77,7 @@ async def decode_three(stage: Stage) -> list[Row]:
 
 
 async def _decode(stage: Stage, sessions: int) -> Row:
+    await stage.fresh()  # every step scans what lies idle in the cache, too, and the library's loop leaves nothing
     head, tokens = await stage.warm(), stage.sizes.decode
     yard = stage.yard(head)
     own = len(await stage.target.tokens(head.body(task(20)))) - head.tokens
