@@ -107,6 +107,8 @@ def test_speed_counts_only_the_time_in_which_all_decode() -> None:
     assert drive.rate([answer(0.0, 1.0, 2.0, 3.0)]) == pytest.approx(1.0)
     # From 1.0 to 3.0: two tokens of the first, four of the second.
     assert drive.rate([answer(0.0, 1.0, 2.0, 3.0), answer(1.0, 1.5, 2.0, 2.5, 3.0, 3.5)]) == pytest.approx(3.0)
+    # However fast it is, a session alone loses no token.
+    assert drive.rate([answer(0.0, 0.004, 0.008, 0.012)]) == pytest.approx(250.0)
     # What came with the second's first token was written before it, what comes with the first's last one was in time.
     first, second = answer(0.0, 1.0, 2.001, 3.0, 4.0), answer(2.0, 3.0, 4.001, 5.0)
     assert drive.rate([first, second]) == pytest.approx(2.0)
