@@ -7,7 +7,7 @@ from collections.abc import Callable
 from .core import overview
 from .core.plan import Action, Attach, Drop, Hold, Plan, Save, Step
 from .core.scheduler import Scheduler
-from .engine.protocol import Engine, OutOfCells, Refused
+from .engine.protocol import Engine, OutOfCells, Refused, StepResult
 from .errors import RequestError
 from .events import Event, Usage
 from .failures import to_reply
@@ -41,8 +41,9 @@ class Driver:
         self.scheduler.abort(request, now, reason)
         self._settle(now)
 
-    def turn(self, now: float) -> bool:
-        """Decide and perform one plan. ``now`` is read before the step; the step's own time is added to it.
+    def turn(self, now: float, interrupted: Callable[[], bool] = lambda: True) -> bool:
+        """Decide and perform one plan. ``now`` is read before the step; each step's own time is added to it. Where the
+        plan lets a step go on, it does until ``interrupted``.
 
         Returns False when there was nothing to do.
         """
@@ -53,7 +54,7 @@ class Driver:
         self._note(_requests(plan))
         whole = self._perform(plan.actions, now)
         if plan.step is not None and whole:
-            self._run(plan.step, now)
+            self._run(plan.step, plan.rounds, now, interrupted)
         self._settle(now)
         return plan.step is not None or bool(plan.actions)
 
@@ -85,16 +86,25 @@ class Driver:
                 self.scheduler.refused(action, now)
         return whole
 
-    def _run(self, step: Step, now: float) -> None:
+    def _run(self, step: Step, rounds: int, now: float, interrupted: Callable[[], bool]) -> None:
+        """Compute first and book afterwards: what lies between two steps, every core waits for."""
+        computed: list[tuple[Step, StepResult]] = []
         try:
-            result = self.engine.run(step)
+            for left in range(rounds - 1, -1, -1):
+                result = self.engine.run(step)
+                computed.append((step, result))
+                if not left or result.failed or any(pick.end for pick in result.picks) or interrupted():
+                    break
+                step = step.next(result.picks)
+                self._note(tuple(decode.request for decode in step.decodes))  # the sampling was of one at a time
         except OutOfCells:
-            self.scheduler.out_of_cells(step, now)
-            return
-        after = now + result.ms / 1e3
-        self.scheduler.done(step, result.picks, result.ms, after)
-        for failure in result.failed:
-            self.scheduler.fail(failure.id, failure, after)
+            if not computed:  # otherwise the next plan will meet it again
+                self.scheduler.out_of_cells(step, now)
+        for step, result in computed:
+            now += result.ms / 1e3
+            self.scheduler.done(step, result.picks, result.ms, now)
+            for failure in result.failed:
+                self.scheduler.fail(failure.id, failure, now)
 
     def take(self) -> tuple[list[Reply], list[Event]]:
         """Replies and events since the last call, in order."""

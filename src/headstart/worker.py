@@ -76,9 +76,13 @@ class Worker:
     def run(self) -> None:
         """Work until told to stop or left alone."""
         busy, messages = False, inbox(self._socket)
+
+        def interrupted() -> bool:
+            return time.monotonic() - self._sent >= self._tokens_s or bool(messages.poll(0))
+
         while not self._stopping and os.getppid() == self._front:
             self._read(messages, 0 if busy else IDLE_MS)
-            busy = not self._stopping and self._driver.turn(time.monotonic())
+            busy = not self._stopping and self._driver.turn(time.monotonic(), interrupted)
             self._send(time.monotonic(), idle=not busy)
 
     def _read(self, messages: zmq.Poller, patience_ms: int) -> None:

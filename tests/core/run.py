@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from headstart.driver import Driver
 from headstart.engine.fake import FakeEngine
@@ -35,10 +36,10 @@ class Run:
             Submit(id=name, tokens=tokens, max_tokens=max_tokens, **{"cuts": cuts, **more}), self.engine.now
         )
 
-    def turn(self, n: int = 1) -> bool:
+    def turn(self, n: int = 1, interrupted: Callable[[], bool] = lambda: True) -> bool:
         busy = True
         for _ in range(n):
-            busy = self.driver.turn(self.engine.now)
+            busy = self.driver.turn(self.engine.now, interrupted)
             self.driver.scheduler.check()
             replies, events = self.driver.take()
             self.events += events
@@ -54,8 +55,8 @@ class Run:
                         self.reached[i] = n_done
         return busy
 
-    def finish(self) -> None:
-        take_turns(self.driver, self.turn)
+    def finish(self, interrupted: Callable[[], bool] = lambda: True) -> None:
+        take_turns(self.driver, lambda: self.turn(interrupted=interrupted))
 
     def uncached(self, name: str) -> int:
         end = self.ended[name]

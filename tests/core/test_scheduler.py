@@ -264,5 +264,5 @@ def test_prefill_chunks_end_at_cuts_and_leave_no_short_rest() -> None:
             if plan.step is None:
                 break
             seen += [len(e.tokens) for e in plan.step.entries if isinstance(e, Prefill)]
-            run.driver._run(plan.step, run.engine.now)
+            run.driver._run(plan.step, plan.rounds, run.engine.now, lambda: True)
         assert seen == sizes

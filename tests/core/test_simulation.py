@@ -73,7 +73,7 @@ class World:
             self.driver.abort(chosen, self.engine.now)
 
     def turn(self) -> bool:
-        busy = self.driver.turn(self.engine.now)
+        busy = self.driver.turn(self.engine.now, lambda: self.rng.random() < 0.3)
         self.engine.now += 0.001
         self.driver.scheduler.check()
         assert self.driver.scheduler.device.used_cells == self.engine.used_cells

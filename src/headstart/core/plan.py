@@ -6,6 +6,8 @@ Memory actions cost no computation (`Attach` and `Hold` only tag cells); `Step` 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from ..types import RequestId, SeqId, Token
@@ -90,12 +92,19 @@ class Step(Struct, frozen=True):
     def n_tokens(self) -> int:
         return len(self.decodes) + sum(len(p.tokens) for p in self.prefills)
 
+    def next(self, picks: Sequence[Pick]) -> Step:
+        """Of a step that only decodes: the same with the tokens that it has sampled, one for each decode."""
+        pairs = zip(self.decodes, picks, strict=True)
+        return Step(tuple(Decode(d.request, d.seq, d.position + 1, pick.token) for d, pick in pairs))
+
 
 class Plan(Struct, frozen=True):
-    """Perform ``actions`` in order, then run ``step``, if there is one."""
+    """Perform ``actions`` in order, then run ``step``, if there is one, and after it up to ``rounds`` - 1 times the
+    `Step.next` of the one before: nothing is to be decided between them, unless an answer ends or something arrives."""
 
     actions: tuple[Action, ...]
     step: Step | None
+    rounds: int = 1
 
 
 class Pick(Struct, frozen=True):

@@ -24,7 +24,7 @@ from .room import Room
 from .roster import Roster
 from .rules import Rules
 from .snapshots import Snapshots
-from .stepping import compose
+from .stepping import compose, rounds
 
 LOOKAHEAD = 2  # queued requests per slot that are examined in one plan
 
@@ -101,7 +101,12 @@ class Scheduler:
         self._room.for_decodes(now)
         cells = self._room.for_prefills(now)
         step = compose(self.roster.running, cells, self.pace, self.rules, self.limits.exact_chunk, now)
-        return Plan(self.device.take_actions(), step)
+        return Plan(self.device.take_actions(), step, self._rounds(step) if step is not None else 0)
+
+    def _rounds(self, step: Step) -> int:
+        device = self.device
+        needed = device.cells(len(step.decodes))
+        return rounds(step, self.roster.running, len(self.roster.queue), device.free_cells, needed)
 
     def _admit(self, now: float) -> None:
         """Start queued requests in order of arrival. One that waits for a leader lets others pass; one for which
