@@ -114,5 +114,7 @@ def test_speed_counts_only_the_time_in_which_all_decode() -> None:
     assert drive.rate([first, second]) == pytest.approx(2.0)
     # One token at once, then two in each piece.
     assert drive.rate([answer(0.0, 1.0, 2.0, generated=5)]) == pytest.approx(2.0)
+    # A server that stood still for three of these four seconds.
+    assert drive.rate([answer(0.0, 1.0, 2.0, 4.0)], lambda moment: moment / 4) == pytest.approx(3.0)
     with pytest.raises(HeadstartError, match="same time"):
         drive.rate([answer(0.0, 1.0), answer(2.0, 3.0)])

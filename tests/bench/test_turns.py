@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from headstart.bench import turns
-from headstart.bench.turns import TURN, in_turns
+from headstart.bench.turns import TURN, Turns, in_turns
 
 
 @pytest.fixture
@@ -42,6 +42,13 @@ def contestant(child: subprocess.Popen[bytes], work):
     return SimpleNamespace(pid=child.pid), work
 
 
+def test_time_passes_only_in_turns() -> None:
+    mine = Turns([(10.0, 11.0), (12.0, 12.5)])
+    assert mine.seconds == pytest.approx(1.5)
+    moments = (9.0, 10.0, 10.25, 11.0, 11.5, 12.0, 12.25, 12.5, 20.0)
+    assert [mine.until(moment) for moment in moments] == pytest.approx([0, 0, 0.25, 1, 1, 1, 1.25, 1.5, 1.5])
+
+
 def test_one_works_while_the_other_is_stopped(sleepers: list[subprocess.Popen[bytes]]) -> None:
     seen: list[tuple[bool, bool]] = []
 
@@ -53,7 +60,7 @@ def test_one_works_while_the_other_is_stopped(sleepers: list[subprocess.Popen[by
     began = time.perf_counter()
     seconds = asyncio.run(in_turns(contestant(child, watch) for child in sleepers))
     assert {(True, False), (False, True)} <= set(seen)
-    assert sum(seconds) == pytest.approx(time.perf_counter() - began, abs=TURN)
+    assert sum(turn.seconds for turn in seconds) == pytest.approx(time.perf_counter() - began, abs=TURN)
     assert not any(map(stopped, sleepers))
 
 

@@ -111,8 +111,9 @@ async def decode(target: Target, head: Head, sessions: int, tokens: int) -> list
     return await asyncio.gather(*(target.chat({**body, "max_tokens": tokens}) for body in bodies))
 
 
-def rate(answers: Sequence[Answer]) -> float:
-    """Tokens per second of all answers together, counted while all of them were being written."""
+def rate(answers: Sequence[Answer], clock: Callable[[float], float] = lambda moment: moment) -> float:
+    """Tokens per second of all answers together, counted while all of them were being written. ``clock`` says how late
+    it was at a moment, for a server that does not work all the time."""
     begin, end = max(a.times[0] for a in answers), min(a.times[-1] for a in answers)
     if end <= begin:
         raise HeadstartError("the sessions did not decode at the same time")
@@ -121,7 +122,7 @@ def rate(answers: Sequence[Answer]) -> float:
     for a in answers:
         # A server may put several tokens into one piece; the first one it tells at once.
         total += sum(begin < t - skew <= end for t in a.times) * (a.generated - 1) / (len(a.times) - 1)
-    return total / (end - begin)
+    return total / (clock(end) - clock(begin))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from statistics import median
 
 from . import drive, judge, stateful
@@ -17,6 +18,7 @@ _UNKEPT = {
     "max_tokens": 2,
     "prompt_cache_options": {"mode": "explicit"},
 }
+DECODE_TURN = 0.3  # seconds: a server that hands its tokens over by the clock does so once more in each turn
 SMALL_CHUNK = 64  # the server makes none smaller: with flash attention on a CPU that would take longer, not less
 
 
@@ -83,16 +85,12 @@ async def _decode(stage: Stage, sessions: int) -> Row:
     own = len(await stage.target.tokens(head.body(task(20)))) - head.tokens
     ours: list[float] = []
     bare: list[float] = []
-
-    async def server() -> None:
-        ours.append(drive.rate(await drive.decode(stage.target, head, sessions, tokens)))
-
-    async def library() -> None:
-        bare.append(sessions * tokens / yard.decode(sessions, own, tokens))
-
-    for turn in range(6 * stage.sizes.repeat):  # one after the other, a second or two each: a pair scatters by a tenth
-        for measure in ((server, library), (library, server))[turn % 2]:
-            await measure()
+    server = partial(drive.decode, stage.target, head, sessions, tokens)
+    library = partial(yard.decode, sessions, own, tokens)
+    for _ in range(2 * stage.sizes.repeat):
+        answers, mine, (began, ended), its = await stage.beside_library(server, library, DECODE_TURN)
+        ours.append(drive.rate(answers, mine.until))
+        bare.append(sessions * tokens / (its.until(ended) - its.until(began)))
     stage.ours[f"decode-{sessions}"] = median(ours)
     return judge.decode(sessions, ours, bare)
 

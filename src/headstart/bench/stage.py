@@ -19,10 +19,11 @@ from .catalogue import Model
 from .drive import LONG, Session
 from .local import Server
 from .target import Body, Target
-from .turns import in_turns, stopped
+from .turns import TURN, Program, Turns, Work, in_turns, stopped
 from .work import Head, clean_bias, make_head
 
 Result = TypeVar("Result")
+Measured = TypeVar("Measured")
 STATES = 12  # sequences with a recurrent state, beyond what runs; enough for every chain that a scenario keeps
 
 
@@ -33,7 +34,7 @@ class Sizes:
     head: int = 14_000
     cold: int = 9_000  # the prompt that is read while somebody decodes
     alone: int = 3_000  # the prompt that shares nothing
-    decode: int = 64  # of one run
+    decode: int = 128  # of one run
     repeat: int = 5
     pairs: int = 4
     rounds: int = 50
@@ -114,7 +115,8 @@ class Stage:
             servers = [stack.enter_context(Server(self._arguments(flag, cells=cells))) for flag in flags]
             for server in servers:
                 await self._at(server).chat(before)
-            return await in_turns([(server, partial(self._at(server).chat, body)) for server in servers])
+            works = [(server, partial(self._at(server).chat, body)) for server in servers]
+            return [turns.seconds for turns in await in_turns(works)]
 
     def _arguments(self, *flags: str, cells: int | None) -> list[str]:
         threads = str(self.threads)
@@ -125,19 +127,23 @@ class Stage:
         """Inside, our server stands still, so that the library has the machine to itself."""
         return stopped(self._server)
 
-    async def beside_cold(
-        self, work: Callable[[], Awaitable[Result]], tokens: int, hold: int
-    ) -> tuple[Result, float, float]:
-        """What ``work`` on our server came to, its seconds and those of the library's `cold` prefill, taking turns at
-        the machine."""
+    async def beside_library(
+        self, work: Callable[[], Awaitable[Result]], library: Callable[[], Measured], turn: float = TURN
+    ) -> tuple[Result, Turns, Measured, Turns]:
+        """``work`` on our server and ``library`` on the yardstick, taking turns at the machine: what each came to, and
+        its turns."""
         results: list[Result] = []
+        measured: list[Measured] = []
 
         async def ours() -> None:
             results.append(await work())
 
-        cold = partial(asyncio.to_thread, self.cold, tokens, hold)
-        seconds = await in_turns([(self._server, ours), (self.yard(), cold)])
-        return results[0], seconds[0], seconds[1]
+        async def theirs() -> None:
+            measured.append(await asyncio.to_thread(library))
+
+        contestants: list[tuple[Program, Work]] = [(self._server, ours), (self.yard(), theirs)]
+        mine, its = await in_turns(contestants, turn)
+        return results[0], mine, measured[0], its
 
     # ---- the warm head, here and at the yardstick
 

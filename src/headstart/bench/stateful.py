@@ -31,9 +31,9 @@ async def burst_unmarked(stage: Stage) -> list[Row]:
 async def burst(stage: Stage, bodies: list[Body], tokens: int, head: Head) -> tuple[float, float, list[Answer]]:
     """Siblings on a cold head, in turns with the library's prefill of one of them; seconds of both, and the answers."""
     siblings = partial(drive.burst, stage.target, bodies)
-    answers, wall, cold = await stage.beside_cold(siblings, tokens, head.tokens)
+    answers, ours, _, library = await stage.beside_library(siblings, partial(stage.cold, tokens, head.tokens))
     stage.warmed(head)
-    return wall, cold, answers
+    return ours.seconds, library.seconds, answers
 
 
 async def turns(stage: Stage) -> list[Row]:

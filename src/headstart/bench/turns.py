@@ -10,6 +10,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import inf
 from typing import Protocol
 
 TURN = 0.15  # seconds: shorter than the machine's moods, long against the millisecond that a change of turns costs
@@ -22,6 +24,23 @@ class Program(Protocol):
 
     @property
     def pid(self) -> int: ...
+
+
+@dataclass
+class Turns:
+    """One program's time at the machine: moments on the clock of `time.perf_counter`, ascending."""
+
+    spans: list[tuple[float, float]] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return self.until(inf)
+
+    def until(self, moment: float) -> float:
+        """Seconds of it before ``moment``; what happens while the program stands still happens at its last turn's
+        end."""
+        return sum(min(end, moment) - begin for begin, end in self.spans if begin < moment)
 
 
 class _Group:
@@ -54,8 +73,8 @@ def stopped(program: Program) -> Iterator[None]:
         group.go()
 
 
-async def in_turns(contestants: Iterable[tuple[Program, Work]], turn: float = TURN) -> list[float]:
-    """Do each one's work on its program, ``turn`` seconds at a time. Seconds of each one's turns, in order."""
+async def in_turns(contestants: Iterable[tuple[Program, Work]], turn: float = TURN) -> list[Turns]:
+    """Do each one's work on its program, ``turn`` seconds at a time. Each one's turns, in order."""
     runs = [_Run(program, work) for program, work in contestants]
     try:
         while waiting := [run for run in runs if not run.over]:
@@ -64,7 +83,7 @@ async def in_turns(contestants: Iterable[tuple[Program, Work]], turn: float = TU
     finally:
         for run in runs:
             await run.end()
-    return [run.seconds for run in runs]
+    return [run.turns for run in runs]
 
 
 class _Run:
@@ -72,7 +91,7 @@ class _Run:
         self._group = _Group(program)
         self._work = work
         self._task: asyncio.Future[object] | None = None
-        self.seconds = 0.0
+        self.turns = Turns()
         self._group.stop()
 
     @property
@@ -81,16 +100,16 @@ class _Run:
 
     async def turn(self, seconds: float | None) -> None:
         """Let it work for so long; to its end with None."""
-        self._group.go()
         began = time.perf_counter()
+        self._group.go()
         if self._task is None:
             self._task = asyncio.ensure_future(self._work())
         await asyncio.wait({self._task}, timeout=seconds)
-        self.seconds += time.perf_counter() - began
+        if not self._task.done():
+            self._group.stop()
+        self.turns.spans.append((began, time.perf_counter()))
         if self._task.done():
             self._task.result()
-            return
-        self._group.stop()
 
     async def end(self) -> None:
         """Leave nothing behind that is stopped or goes on asking."""

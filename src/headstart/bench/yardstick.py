@@ -60,9 +60,10 @@ class Yardstick:
         times = self._ask({"job": "attach", "own": own, "busy": busy, "repeat": repeat})["ms"]
         return [ms / 1e3 for ms in times]
 
-    def decode(self, sessions: int, own: int, tokens: int) -> float:
-        """``sessions`` generate ``tokens`` each, sampling included."""
-        return float(self._ask({"job": "decode", "sessions": sessions, "own": own, "tokens": tokens})["ms"]) / 1e3
+    def decode(self, sessions: int, own: int, tokens: int) -> tuple[float, float]:
+        """``sessions`` generate ``tokens`` each, sampling included: when that began and ended, `time.perf_counter`."""
+        answer = self._ask({"job": "decode", "sessions": sessions, "own": own, "tokens": tokens})
+        return float(answer["began"]), float(answer["ended"])
 
     def chunk(self, own: int, reading: int, step_ms: float, smallest: int, repeat: int = 5) -> tuple[float, int]:
         """One small chunk beside a decode: seconds, and its prompt tokens."""

@@ -82,7 +82,8 @@ class Bare:
         return {"ms": times[1:]}
 
     def decode(self, sessions: int, own: int, tokens: int) -> dict[str, float]:
-        """``sessions`` sequences on the holder's prefix generate ``tokens`` each, sampling included."""
+        """``sessions`` sequences on the holder's prefix generate ``tokens`` each, sampling included. The answer is two
+        moments (seconds), for whoever stops this process in between."""
         samplers = [self._chain() for _ in range(sessions)]
         for seq in range(sessions):
             self._start(seq, own)
@@ -94,10 +95,10 @@ class Bare:
             position = self._prefix + own + step
             self._decode([(seq, position, [last[seq]], True) for seq in range(sessions)])
             last = [self._sample(chain, row) for row, chain in enumerate(samplers)]
-        ms = _since(began)
+        ended = time.perf_counter()
         for seq, chain in enumerate(samplers):
             self._free(seq, chain)
-        return {"ms": ms}
+        return {"began": began, "ended": ended}
 
     def chunk(self, own: int, reading: int, step_ms: float, smallest: int, repeat: int) -> dict[str, float]:
         """One small chunk: a step with one decode on the holder's prefix and as many tokens of another prompt, already
