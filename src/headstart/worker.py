@@ -32,7 +32,7 @@ from .messages import Abort, Command, Fatal, Happened, Inspect, Ready, Reply, Sa
 from .recorder import Recorder, Watchdog, beside
 
 IDLE_MS = 500  # how often an idle worker looks whether the front is still there
-GAUGES_S = 0.25  # how often a busy one tells what changes with every step
+GAUGES_S = 1.0  # how often a busy one tells what changes with every step
 TOKENS_S, CROWDED_TOKENS_S = 0.03, 0.1  # how often it hands over tokens, see `tokens_s`
 log = logging.getLogger(__name__)
 

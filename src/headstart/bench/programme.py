@@ -43,14 +43,9 @@ SCENARIOS = (
         },
     ),
     Scenario(
-        scenarios.decode_one,
+        scenarios.decode,
         {
             "decode-1": "decoding speed of one session, against the library",
-        },
-    ),
-    Scenario(
-        scenarios.decode_three,
-        {
             "decode-3": "the same of three sessions on one head",
         },
     ),

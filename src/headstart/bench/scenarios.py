@@ -68,31 +68,28 @@ async def overhead(stage: Stage) -> list[Row]:
     return [judge.overhead([a.first for a in answers[1:]], bare[1:], answers[-1].prompt_tokens)]
 
 
-async def decode_one(stage: Stage) -> list[Row]:
-    """One session's speed."""
-    return [await _decode(stage, 1)]
-
-
-async def decode_three(stage: Stage) -> list[Row]:
-    """The speed of three sessions on one head."""
-    return [await _decode(stage, 3)]
-
-
-async def _decode(stage: Stage, sessions: int) -> Row:
-    await stage.fresh()  # every step scans what lies idle in the cache, too, and the library's loop leaves nothing
-    head, tokens = await stage.warm(), stage.sizes.decode
-    yard = stage.yard(head)
-    own = len(await stage.target.tokens(head.body(task(20)))) - head.tokens
-    ours: list[float] = []
-    bare: list[float] = []
-    server = partial(drive.decode, stage.target, head, sessions, tokens)
-    library = partial(yard.decode, sessions, own, tokens)
-    for _ in range(2 * stage.sizes.repeat):
-        answers, mine, (began, ended), its = await stage.beside_library(server, library, DECODE_TURN)
-        ours.append(drive.rate(answers, mine.until))
-        bare.append(sessions * tokens / (its.until(ended) - its.until(began)))
-    stage.ours[f"decode-{sessions}"] = median(ours)
-    return judge.decode(sessions, ours, bare)
+async def decode(stage: Stage) -> list[Row]:
+    """Speed of one session and of three on one head, in turns with the library's loop. Server and library are started
+    anew several times: two processes can differ by a sixth for as long as they live, whatever they run."""
+    speeds: dict[int, tuple[list[float], list[float]]] = {1: ([], []), 3: ([], [])}
+    tokens = stage.sizes.decode
+    for _ in range(stage.sizes.processes):
+        await stage.fresh()  # nothing idle in the cache either: every step scans it, and the library's loop leaves none
+        head = await stage.warm()
+        own = len(await stage.target.tokens(head.body(task(20)))) - head.tokens
+        library = stage.yard(head).decode
+        for sessions, (ours, bare) in speeds.items():
+            for _ in range(stage.sizes.pairs):
+                answers, mine, (began, ended), its = await stage.beside_library(
+                    partial(drive.decode, stage.target, head, sessions, tokens),
+                    partial(library, sessions, own, tokens),
+                    DECODE_TURN,
+                )
+                ours.append(drive.rate(answers, mine.until))
+                bare.append(sessions * tokens / (its.until(ended) - its.until(began)))
+    for sessions, (ours, _) in speeds.items():
+        stage.ours[f"decode-{sessions}"] = median(ours)
+    return [judge.decode(sessions, *both) for sessions, both in speeds.items()]
 
 
 async def gap(stage: Stage) -> list[Row]:

@@ -37,6 +37,7 @@ class Sizes:
     decode: int = 128  # of one run
     repeat: int = 5
     pairs: int = 4
+    processes: int = 3  # of decode: each has its own speed, depending on where its memory lies
     rounds: int = 50
 
     @property
@@ -46,7 +47,7 @@ class Sizes:
         return -(-wanted // 1024) * 1024
 
 
-QUICK = Sizes(head=1_200, cold=600, alone=400, decode=48, repeat=1, pairs=1, rounds=6)
+QUICK = Sizes(head=1_200, cold=600, alone=400, decode=48, repeat=1, pairs=1, processes=1, rounds=6)
 
 
 @dataclass
@@ -61,11 +62,8 @@ class Stage:
     ours: dict[str, float] = field(default_factory=dict)  # what a peer is compared with
 
     async def __aenter__(self) -> Stage:
-        self._stack = ExitStack()
         self._main: ExitStack | None = None
         self._head: Head | None = None
-        self._held = 0
-        self._yard: Any = None
         self.http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_connect=30))
         self.common: Body = {"model": self.model.name, "ignore_eos": True, "temperature": 0.8, "seed": 1}
         try:
@@ -81,17 +79,18 @@ class Stage:
     ) -> None:
         if self._main is not None:
             self._main.close()
-        self._stack.close()
         await self.http.close()
 
     # ---- servers
 
     async def fresh(self) -> None:
-        """Start our server anew: an empty cache, no head in it."""
+        """Start our server anew, with an empty cache and no head in it, and forget the yardstick's process too."""
         if self._main is not None:
             self._main.close()
         self._main = ExitStack()
         self._head = None
+        self._held = 0
+        self._yard: Any = None
         self._server = self._main.enter_context(Server(self._arguments(cells=None)))
         self.target = self._at(self._server)
 
@@ -163,7 +162,8 @@ class Stage:
         from .yardstick import Yardstick
 
         if self._yard is None:
-            self._yard = self._stack.enter_context(Yardstick(self._engine(), self._sampling()))
+            assert self._main is not None
+            self._yard = self._main.enter_context(Yardstick(self._engine(), self._sampling()))
         if head is not None and self._held != head.tokens:
             self.cold(head.tokens + 16, head.tokens)
         return self._yard
