@@ -19,6 +19,7 @@ import llama_cpp.llama_cpp as C
 import msgspec
 
 from ..errors import HeadstartError
+from ..machine import settle_memory
 from ..messages import Sampling
 from ..types import Token
 from . import chain as chains
@@ -180,6 +181,7 @@ def main() -> None:
     try:
         first = json.loads(sys.stdin.readline())
         bare = Bare(EngineSettings(**first["settings"]), msgspec.convert(first["sampling"], Sampling))
+        settle_memory()  # as the server does
         _answer({"ready": True, "library": lib.version()})
         for line in sys.stdin:
             job = json.loads(line)
