@@ -96,13 +96,14 @@ class Driver:
                 if not left or result.failed or any(pick.end for pick in result.picks) or interrupted():
                     break
                 step = step.next(result.picks)
-                self._note(tuple(decode.request for decode in step.decodes))  # the sampling was of one at a time
+                # While it sampled, the engine noted one request at a time.
+                self._note(tuple(decode.request for decode in step.decodes))
         except OutOfCells:
             if not computed:  # otherwise the next plan will meet it again
                 self.scheduler.out_of_cells(step, now)
-        for step, result in computed:
+        for done, result in computed:
             now += result.ms / 1e3
-            self.scheduler.done(step, result.picks, result.ms, now)
+            self.scheduler.done(done, result.picks, result.ms, now)
             for failure in result.failed:
                 self.scheduler.fail(failure.id, failure, now)
 

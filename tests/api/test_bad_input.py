@@ -41,6 +41,7 @@ TABLE = [
     (CHAT, chat(max_completion_tokens="many"), "max_completion_tokens"),
     (CHAT, chat(seed=2**70), "seed"),
     (CHAT, chat(stop=[1]), "stop[0]"),
+    (CHAT, chat(stop=["", 1]), "stop[1]"),
     (CHAT, chat(stop={"a": 1}), "stop"),
     (CHAT, chat(stop=["x"] * 1000), "stop"),
     (CHAT, chat(logit_bias={"99999": 1}), "logit_bias"),

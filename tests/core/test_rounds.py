@@ -54,15 +54,29 @@ def test_an_interruption_ends_the_run_after_the_step() -> None:
     assert len(run.said["a"]) == 1 + 3
 
 
-@pytest.mark.parametrize("late", ["queued", "reading"])
-def test_nothing_goes_on_past_a_step_while_somebody_waits_for_its_place_or_reads(late: str) -> None:
-    run = Run(parallel=1 if late == "queued" else 2, n_batch=64)
+@pytest.mark.parametrize("late", ["waiting", "reading"])
+def test_nothing_goes_on_past_a_step_while_somebody_may_start_or_reads(late: str) -> None:
+    run = Run(parallel=3, n_batch=64)
     run.submit("a", words(50), max_tokens=30)
     run.turn()
     run.submit("late", words(500, seed=1))
+    if late == "waiting":
+        run.submit("sibling", words(500, seed=1))
     for said in range(2, 6):
         run.turn(interrupted=never)
         assert len(run.said["a"]) == said
+
+
+def test_a_full_house_goes_on_for_all_who_are_queued() -> None:
+    """Nobody of them could start before an answer ends."""
+    run = Run(parallel=1)
+    run.submit("a", words(50), max_tokens=30)
+    run.turn()
+    run.submit("queued", words(50, seed=1))
+    run.turn(interrupted=never)
+    assert len(run.said["a"]) == 30 and "queued" not in run.started
+    run.finish(interrupted=never)
+    assert len(run.said["queued"]) == 3
 
 
 def test_a_run_takes_no_more_cells_than_are_free() -> None:

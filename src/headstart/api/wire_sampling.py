@@ -139,7 +139,7 @@ class CommonFields(SamplingFields):
             raise ValueError("expected a string or a list of strings")
         if len(stops) > MAX_STOPS or any(isinstance(s, str) and len(s) > MAX_STOP_CHARS for s in stops):
             raise ValueError(f"at most {MAX_STOPS} strings of at most {MAX_STOP_CHARS} characters")
-        return [s for s in stops if s != ""]
+        return stops
 
     @property
     def explicit(self) -> bool:

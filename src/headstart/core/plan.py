@@ -100,7 +100,8 @@ class Step(Struct, frozen=True):
 
 class Plan(Struct, frozen=True):
     """Perform ``actions`` in order, then run ``step``, if there is one, and after it up to ``rounds`` - 1 times the
-    `Step.next` of the one before: nothing is to be decided between them, unless an answer ends or something arrives."""
+    `Step.next` of the one before: nothing is to be decided between them, unless an answer ends or fails. Whoever runs
+    them may stop after any."""
 
     actions: tuple[Action, ...]
     step: Step | None

@@ -104,9 +104,10 @@ class Scheduler:
         return Plan(self.device.take_actions(), step, self._rounds(step) if step is not None else 0)
 
     def _rounds(self, step: Step) -> int:
-        device = self.device
-        needed = device.cells(len(step.decodes))
-        return rounds(step, self.roster.running, len(self.roster.queue), device.free_cells, needed)
+        running, device = self.roster.running, self.device
+        if self.roster.queue and len(running) < self.limits.parallel:
+            return 1  # whoever waits may start after any step
+        return rounds(step, running, device.free_cells, device.cells(len(step.decodes)))
 
     def _admit(self, now: float) -> None:
         """Start queued requests in order of arrival. One that waits for a leader lets others pass; one for which

@@ -34,14 +34,14 @@ def compose(
     return Step(decodes, tuple(prefills)) if decodes or prefills else None
 
 
-def rounds(step: Step, running: Sequence[Request], queued: int, free_cells: int, cells: int) -> int:
-    """How many times in a row ``step`` may go on with what it samples, when no plan in between would decide anything:
-    all of ``running`` decode in it, nobody is ``queued``, and no answer gets longer than it may. Each time takes
-    ``cells`` of ``free_cells``, which are enough for one."""
-    if step.prefills or queued or len(step.decodes) < len(running):
+def rounds(step: Step, running: Sequence[Request], free_cells: int, cells: int) -> int:
+    """How many times in a row ``step`` may go on with what it samples without a plan in between, where nobody could be
+    admitted: all of ``running`` decode in it, and no answer gets longer than it may. Each time takes ``cells`` of
+    ``free_cells``, which are enough for one; with recurrent models none."""
+    if step.prefills or len(step.decodes) < len(running):
         return 1
     shortest = min(r.max_new - len(r.generated) for r in running)
-    return max(1, min(shortest, free_cells // cells) if cells else shortest)
+    return min(shortest, free_cells // cells) if cells else shortest
 
 
 def _chunk(request: Request, budget: int, rules: Rules, exact_chunk: int) -> Prefill:
