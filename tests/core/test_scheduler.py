@@ -266,3 +266,15 @@ def test_prefill_chunks_end_at_cuts_and_leave_no_short_rest() -> None:
             seen += [len(e.tokens) for e in plan.step.entries if isinstance(e, Prefill)]
             run.driver._run(plan.step, plan.rounds, run.engine.now, lambda: True)
         assert seen == sizes
+
+
+@pytest.mark.parametrize(("more", "times"), [({}, 1), ({"reuse": False}, 0), ({"salt": "other"}, 0)], ids=str)
+def test_a_short_prompt_asked_again_alone_takes_the_cells_of_its_earlier_answer(more: dict, times: int) -> None:
+    """It is computed anew from its first token, so that nothing is attached to; in other cells it would be rounded
+    otherwise. Who asks for no reuse, or under another salt, takes nothing away."""
+    run = Run()
+    for name, fields in (("first", {}), ("again", more)):
+        run.submit(name, words(30), **fields)
+        run.finish()
+    assert run.uncached("again") == 30
+    assert [event.why for event in run.events if isinstance(event, Evicted)].count("asked_again") == times

@@ -137,6 +137,15 @@ def test_the_same_prompt_again_and_choices_of_one(warm):
     assert computed(warm) - before <= 800 + 3 * 64  # not four prompts
 
 
+def test_a_short_prompt_has_the_same_answer_each_time_to_the_bit(servers, tiny_model):
+    """Nothing of it is attached to; with the first answer still there, every other one lay in other cells."""
+    server = servers.up("-m", tiny_model("llama"), "-c", "4096", "-t", "2")
+    asked = {"prompt": words("short", 6), "max_tokens": 150, "ignore_eos": True, "logprobs": 1}
+    first, *others = (server.complete(**asked) for _ in range(3))
+    assert cached(others[0]) == 0
+    assert [said(answer) for answer in others] == [said(first)] * 2
+
+
 def test_no_reuse_where_none_is_wanted(warm, cold):
     prompt = words("private", 600)
     warm.complete(prompt=prompt)

@@ -105,7 +105,7 @@ class Admission:
             match = self._match(request, alone=_alone(request, running))
         self._start(request, match, now)
         # The donor's shared cells are safe under the new sequence now, so even the donor may go.
-        if match.donor is not None and not running:
+        if request.submit.reuse and not running:
             self.keeper.replace_repeats(request, now)
         self.keeper.make_room(wanted, now)
         return True

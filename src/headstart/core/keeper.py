@@ -114,8 +114,8 @@ class Keeper:
         it is computed exactly as the first one was: the library's rounding depends on the highest cell in use."""
         for seq, holder in list(self.device.holders.items()):
             if holder.why is None and holder.prompt == request.n_prompt and holder.keep_until <= now:
-                said = self.device.tree.tokens(seq)[: request.n_prompt]
-                if np.array_equal(said, request.tokens[: request.n_prompt]):
+                tree, prompt = self.device.tree, request.tokens[: request.n_prompt]
+                if tree.salt(seq) == request.submit.salt and np.array_equal(tree.tokens(seq)[: len(prompt)], prompt):
                     self._evict(seq, "asked_again", now)
 
     def touch(self, request: Request, position: int, now: float) -> None:
